@@ -1,0 +1,35 @@
+# Each target sets up what it needs; a second call re-uses the set-up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export ATLASD_DATA ?= $(wildcard ../shared/data)
+
+.PHONY: demo test lint slow bench docs clean
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/atlasd demo
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -m "not slow" -n 2 -q
+
+slow: $(VENV)/.installed
+	$(BIN)/python -m pytest -m slow -q
+
+bench: $(VENV)/.installed
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+docs: $(VENV)/.installed
+	$(BIN)/python -m pytest -q --doctest-glob='*.md' docs README.md
+
+clean:
+	rm -rf $(VENV) runs build dist

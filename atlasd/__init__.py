@@ -1,0 +1,1 @@
+"""Automatic local symmetry discovery."""
