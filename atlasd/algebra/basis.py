@@ -1,0 +1,197 @@
+r"""Bases that read well: the standard basis similarity and the standard form of a span."""
+
+from __future__ import annotations
+
+__all__ = ["cosine_similarity", "standard_form", "standard_similarity"]
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.structure import orthonormal_rows
+from atlasd.errors import InputError
+
+_STARTS = 4
+_SWEEPS = 30
+# An entry above this share of the largest belongs to the generator, one below it to the noise.
+_SUPPORT = 0.2
+
+
+def standard_similarity(basis: Tensor) -> Tensor:
+    r"""How much the generators share non-zero positions; 0 exactly for bases with disjoint supports.
+
+    .. math:: \sum_{i<j} \frac{|B_i| \cdot |B_j|}{\|B_i\| \, \|B_j\|}
+
+    Arguments:
+        basis: Generators, with shape `(*, k, n, n)`.
+
+    Returns:
+        The similarity, with shape `(*)`, differentiable with respect to `basis`.
+
+    References:
+        The standard basis regularisation of the paper, section 4.2.1.
+
+    Example:
+        >>> float(standard_similarity(torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[0.0, -1.0], [1.0, 0.0]]])))
+        0.0
+    """
+    return _pair_sum(_unit_rows(basis).abs(), absolute=False)
+
+
+def cosine_similarity(basis: Tensor) -> Tensor:
+    r"""Sum over pairs of the absolute cosine between generators `(*, k, n, n)`, with shape `(*)`."""
+    return _pair_sum(_unit_rows(basis), absolute=True)
+
+
+def standard_form(basis: Tensor) -> Tensor:
+    r"""The basis of the same span with the least :func:`standard_similarity` that could be found.
+
+    Each generator has largest absolute entry 1, its first large entry positive when the lower triangle is
+    read before the upper (rotations read `[[0, -1], [1, 0]]`), and the order is rotations, boosts, others.
+    The answer depends on the span alone, up to rounding.
+
+    Arguments:
+        basis: Generators, with shape `(k, n, n)`.
+
+    Returns:
+        Generators in float64, with shape `(rank, n, n)`.
+
+    Example:
+        >>> standard_form(torch.tensor([[[2.0, -3.0], [3.0, 2.0]], [[1.0, 1.0], [-1.0, 1.0]]]))
+        tensor([[[ 0., -1.],
+                 [ 1.,  0.]],
+        <BLANKLINE>
+                [[ 1.,  0.],
+                 [ 0.,  1.]]], dtype=torch.float64)
+    """
+    basis = torch.as_tensor(basis).detach().to(torch.float64)
+    if basis.ndim != 3 or basis.shape[-1] != basis.shape[-2]:
+        raise InputError(
+            f"`basis` must have shape (k, n, n), got {tuple(basis.shape)}; "
+            "stack the generators along the first axis."
+        )
+    n = basis.shape[-1]
+    frame = orthonormal_rows(basis.flatten(1), 1e-6)
+    if frame.shape[0] == 0:
+        return frame.reshape(0, n, n)
+    found = [_polish(_descend(start), frame) for start in _starts(frame)]
+    # The first start wins ties, so that rounding does not choose between equals.
+    scores = [round(float(_pair_sum(_unit(rows).abs(), absolute=False)), 6) for rows in found]
+    best = found[scores.index(min(scores))].unflatten(1, (n, n))
+    return _order(torch.stack([_orient(matrix) for matrix in best]))
+
+
+def _unit(rows: Tensor) -> Tensor:
+    return rows / rows.norm(dim=-1, keepdim=True).clamp(min=1e-30)
+
+
+def _unit_rows(basis: Tensor) -> Tensor:
+    if basis.ndim < 3:
+        raise InputError(
+            f"`basis` must have shape (*, k, n, n), got {tuple(basis.shape)}; stack the generators."
+        )
+    return _unit(basis.flatten(-2))
+
+
+def _pair_sum(rows: Tensor, absolute: bool) -> Tensor:
+    gram = rows @ rows.mT
+    gram = gram.abs() if absolute else gram
+    return torch.triu(gram, diagonal=1).sum(dim=(-2, -1))
+
+
+def _starts(frame: Tensor) -> list[Tensor]:
+    r"""Sparse bases of the span: echelon forms whose pivots were chosen from differently scaled columns.
+
+    Where a disjoint basis exists every echelon form is one: independent columns lie in different supports.
+    """
+    generator = torch.Generator().manual_seed(0)
+    scales = [torch.ones(frame.shape[1])]
+    scales += [0.3 + 0.7 * torch.rand(frame.shape[1], generator=generator) for _ in range(_STARTS - 1)]
+    return [_echelon(frame, scale.to(frame)) for scale in scales]
+
+
+def _echelon(frame: Tensor, scale: Tensor) -> Tensor:
+    r"""Reduced echelon form `(k, d)` whose pivots are picked greedily among the scaled columns."""
+    remaining = frame * scale
+    pivots: list[int] = []
+    for _ in range(frame.shape[0]):
+        norms = remaining.norm(dim=0)
+        # Rounding must not choose between equal columns: take the first of the largest.
+        pivot = int((norms > 0.999999 * norms.max()).nonzero()[0])
+        pivots.append(pivot)
+        direction = remaining[:, pivot] / norms[pivot]
+        remaining = remaining - direction[:, None] * (direction @ remaining)
+    return torch.linalg.solve(frame[:, sorted(pivots)], frame)
+
+
+def _descend(rows: Tensor) -> Tensor:
+    r"""Coordinate descent on the similarity: adds to a row the multiple of another that zeroes an entry.
+
+    Along :math:`b_i + t\,b_j` the similarity is piecewise smooth with its kinks, where minima sit, at
+    the t that make an entry vanish; all of them are tried at once.
+    """
+    k = rows.shape[0]
+    rows = _unit(rows)
+    for _ in range(_SWEEPS if k > 1 else 0):
+        improved = False
+        for i in range(k):
+            others = torch.cat([rows[:i], rows[i + 1 :]])
+            safe = torch.where(others.abs() > 0.05, others, torch.inf)
+            steps = -rows[i] / safe  # (k - 1, d)
+            steps = torch.where(steps.abs() < 5.0, steps, 0.0)
+            trials = _unit(rows[i] + steps[..., None] * others[:, None])  # (k - 1, d, d)
+            # A trial that nearly left the old direction would make the basis degenerate.
+            fresh = (trials @ _novel(rows[i], others)).abs() > 0.2
+            scores = (trials.abs() @ others.abs().mT).sum(-1)
+            scores = torch.where(fresh, scores, torch.inf).flatten()
+            now = (rows[i].abs() @ others.abs().mT).sum()
+            lowest = scores.min()
+            if lowest < now - 1e-4:
+                first = int((scores < lowest + 1e-9).nonzero()[0])
+                rows[i] = trials.flatten(0, 1)[first]
+                improved = True
+        if not improved:
+            break
+    return rows
+
+
+def _novel(row: Tensor, others: Tensor) -> Tensor:
+    r"""The unit direction of `row` that `others` do not span."""
+    q = torch.linalg.qr(others.mT).Q
+    rest = row - q @ (q.mT @ row)
+    return rest / rest.norm().clamp(min=1e-30)
+
+
+def _polish(rows: Tensor, frame: Tensor) -> Tensor:
+    r"""Moves each row inside the span of `frame` towards its own support, averaging noise over the span."""
+    polished = []
+    for row in rows:
+        off = frame[:, row.abs() < _SUPPORT * row.abs().max()]
+        pull = 1e-2 * torch.eye(frame.shape[0], dtype=frame.dtype, device=frame.device)
+        coordinates = torch.linalg.solve(off @ off.mT + pull, pull @ (frame @ row))
+        polished.append(coordinates @ frame)
+    moved = torch.stack(polished)
+    # Rows with one support could be pulled together; then the noise stays where it is.
+    return moved if torch.linalg.cond(_unit(moved)) < 1.5 * torch.linalg.cond(_unit(rows)) + 1 else rows
+
+
+def _orient(matrix: Tensor) -> Tensor:
+    matrix = matrix / matrix.abs().max()
+    lower = torch.tril(torch.ones_like(matrix)) > 0
+    entries = torch.cat([matrix[lower], matrix[~lower]])
+    large = entries[entries.abs() > 0.5]
+    # Rounding noise and -0.0 print badly.
+    return torch.round(matrix * large[0].sign(), decimals=12) + 0.0
+
+
+def _order(basis: Tensor) -> Tensor:
+    def key(index: int) -> tuple[int, list[int]]:
+        matrix = basis[index]
+        kind = 2
+        if matrix.diagonal().norm() < 0.3 * matrix.norm():
+            if (matrix + matrix.mT).norm() < 0.3 * matrix.norm():
+                kind = 0
+            elif (matrix - matrix.mT).norm() < 0.3 * matrix.norm():
+                kind = 1
+        return kind, (matrix.abs().flatten() > 0.5).nonzero().flatten().tolist()
+
+    return basis[sorted(range(len(basis)), key=key)]

@@ -1,0 +1,230 @@
+r"""Matrix Lie algebras as subspaces."""
+
+from __future__ import annotations
+
+__all__ = ["LieAlgebra"]
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra import closure, structure
+from atlasd.errors import InputError
+
+# A generator that float32 cannot tell from a combination of the others is not a new direction.
+_RANK_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class LieAlgebra:
+    r"""A subspace of :math:`\mathfrak{gl}(n)`, named by one of its bases.
+
+    The basis is evidence, the span is the claim: every method except :meth:`exp` gives the same
+    answer for any basis of the same span. Methods that decide a rank take a `tolerance` on the scale
+    of an orthonormal frame, where brackets have norm of order one; the defaults bear a few per cent
+    of noise in the basis.
+
+    Arguments:
+        basis: Generators, with shape `(k, n, n)`, stored in float64. `k = 0` is the trivial algebra.
+
+    Example:
+        >>> turn = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]])
+        >>> so2 = LieAlgebra(turn)
+        >>> so2
+        LieAlgebra(dimension=1, size=2)
+        >>> so2.exp(torch.tensor([[torch.pi / 2]])).round() + 0.0
+        tensor([[[ 0., -1.],
+                 [ 1.,  0.]]], dtype=torch.float64)
+        >>> so2.distance(LieAlgebra(-3 * turn)) < 1e-12
+        True
+    """
+
+    basis: Tensor
+
+    def __post_init__(self) -> None:
+        try:
+            basis = torch.as_tensor(self.basis).detach().to(torch.float64)
+        except (TypeError, ValueError, RuntimeError) as cause:
+            raise InputError(
+                f"`basis` must be an array of numbers, got {type(self.basis).__name__}; "
+                "pass a tensor (k, n, n)."
+            ) from cause
+        if basis.ndim != 3 or basis.shape[-2] != basis.shape[-1] or basis.shape[-1] == 0:
+            raise InputError(
+                f"`basis` must have shape (k, n, n), got {tuple(basis.shape)}; "
+                "stack the generators along the first axis."
+            )
+        if not torch.isfinite(basis).all():
+            raise InputError(
+                "`basis` must be finite, got NaN or infinite entries; check the search that produced it."
+            )
+        object.__setattr__(self, "basis", basis)
+
+    def __repr__(self) -> str:
+        return f"LieAlgebra(dimension={self.dimension}, size={self.size})"
+
+    @property
+    def size(self) -> int:
+        r"""The size `n` of the matrices."""
+        return int(self.basis.shape[-1])
+
+    @property
+    def dimension(self) -> int:
+        r"""The rank of the span."""
+        return int(self._frame.shape[0])
+
+    @cached_property
+    def _frame(self) -> Tensor:
+        r"""Orthonormal generators as rows, with shape `(dimension, n * n)`."""
+        return structure.orthonormal_rows(self.basis.flatten(1), _RANK_TOLERANCE)
+
+    @cached_property
+    def _constants(self) -> Tensor:
+        return structure.structure_constants(self.frame())
+
+    def frame(self) -> Tensor:
+        r"""Orthonormal generators of the span, with shape `(dimension, n, n)`."""
+        return self._frame.unflatten(1, (self.size, self.size))
+
+    def exp(self, coefficients: Tensor) -> Tensor:
+        r"""Maps coefficients `(*, k)` with respect to `basis` to group elements `(*, n, n)`."""
+        coefficients = torch.as_tensor(coefficients, device=self.basis.device).to(torch.float64)
+        if coefficients.ndim == 0 or coefficients.shape[-1] != self.basis.shape[0]:
+            raise InputError(
+                f"`coefficients` must have shape (*, {len(self.basis)}), got {tuple(coefficients.shape)}; "
+                "give one coefficient per generator."
+            )
+        return torch.matrix_exp(torch.einsum("...k,kij->...ij", coefficients, self.basis))
+
+    def angles(self, other: LieAlgebra) -> Tensor:
+        r"""Principal angles between the spans in radians, ascending, `(min(dimensions),)`."""
+        self._check_size(other)
+        return structure.principal_angles(self._frame, other._frame)
+
+    def distance(self, other: LieAlgebra) -> float:
+        r"""Sine of the largest principal angle between the spans, 1 if the ranks differ."""
+        self._check_size(other)
+        if self.dimension != other.dimension:
+            return 1.0
+        return float(self.angles(other).sin().max()) if self.dimension else 0.0
+
+    def contains(self, matrix: Tensor, tolerance: float = 1e-6) -> bool:
+        r"""Whether `matrix`, with shape `(n, n)`, lies in the span up to a relative `tolerance`."""
+        vector = torch.as_tensor(matrix, device=self.basis.device).to(torch.float64).flatten()
+        if vector.numel() != self.size**2:
+            raise InputError(
+                f"`matrix` must have shape ({self.size}, {self.size}), got {vector.numel()} entries; "
+                "it must act on the same space as the algebra."
+            )
+        outside = vector - (vector @ self._frame.mT) @ self._frame
+        return bool(outside.norm() <= tolerance * vector.norm())
+
+    def closure_error(self) -> float:
+        r"""Share of the brackets of an orthonormal frame that lies outside the span, 0 to 1.
+
+        The share is taken of the brackets' size, or of the size brackets usually have where these
+        nearly vanish, so that a noisy commuting algebra counts as nearly closed.
+        """
+        return closure.closure_error(self.frame())
+
+    def structure_constants(self) -> Tensor:
+        r"""Least-squares `c` of the frame, :math:`[E_i, E_j] = \sum_l c_{ijl} E_l`, shape `(k, k, k)`."""
+        return self._constants.clone()
+
+    def bracket(self, other: LieAlgebra, tolerance: float = 0.1) -> LieAlgebra:
+        r"""The span of all :math:`[A, B]` with `A` in this algebra and `B` in `other`."""
+        self._check_size(other)
+        brackets = structure.commutator(self.frame()[:, None], other.frame()[None]).flatten(0, 1)
+        return LieAlgebra(self._spanned(brackets.flatten(1), tolerance * max(self.dimension, 1) ** 0.5))
+
+    def derived(self, tolerance: float = 0.1) -> LieAlgebra:
+        r"""The derived algebra :math:`[g, g]`, inside the span."""
+        return self._part(structure.derived(self._constants, self._everything(), tolerance))
+
+    def derived_series(self, tolerance: float = 0.1) -> list[LieAlgebra]:
+        r""":math:`g, [g, g], [[g, g], [g, g]], \ldots` until it stops shrinking."""
+        return [self._part(rows) for rows in structure.series(self._constants, tolerance, central=False)]
+
+    def lower_central_series(self, tolerance: float = 0.1) -> list[LieAlgebra]:
+        r""":math:`g, [g, g], [g, [g, g]], \ldots` until it stops shrinking."""
+        return [self._part(rows) for rows in structure.series(self._constants, tolerance, central=True)]
+
+    def centre(self, tolerance: float = 0.1) -> LieAlgebra:
+        r"""The elements that commute with the whole algebra."""
+        return self._part(structure.centre(self._constants, tolerance))
+
+    def radical(self, tolerance: float = 0.1) -> LieAlgebra:
+        r"""The largest solvable ideal: what the Killing form keeps orthogonal to :math:`[g, g]`."""
+        return self._part(structure.radical(self._constants, tolerance))
+
+    def killing_form(self) -> Tensor:
+        r""":math:`K(E_i, E_j) = \mathrm{tr}(\mathrm{ad}_i \mathrm{ad}_j)` in the frame, `(k, k)`."""
+        return structure.killing_form(self._constants)
+
+    def killing_signature(self, tolerance: float = 0.05) -> tuple[int, int, int]:
+        r"""Numbers of positive, negative and zero eigenvalues of the Killing form."""
+        values = torch.linalg.eigvalsh(self.killing_form())
+        # A nilpotent algebra has a form of pure noise, which must not set the scale.
+        limit = tolerance * max(float(values.abs().max()) if values.numel() else 0.0, 0.5)
+        positive, negative = int((values > limit).sum()), int((values < -limit).sum())
+        return positive, negative, self.dimension - positive - negative
+
+    def ideals(self, tolerance: float = 0.1) -> list[LieAlgebra]:
+        r"""Splits the algebra into ideals whose direct sum it is, the largest first.
+
+        An Abelian factor has no preferred splitting and comes back as one ideal.
+        """
+        return [self._part(rows) for rows in structure.split_ideals(self._constants, tolerance)]
+
+    def intersection(self, other: LieAlgebra, tolerance: float = 0.1) -> LieAlgebra:
+        r"""The directions common to both spans, up to principal angles with sine below `tolerance`."""
+        self._check_size(other)
+        return LieAlgebra(self._matrices(structure.common_rows(self._frame, other._frame, tolerance)))
+
+    def sum(self, other: LieAlgebra, tolerance: float = 1e-6) -> LieAlgebra:
+        r"""The span of both algebras together."""
+        self._check_size(other)
+        return LieAlgebra(self._spanned(torch.cat([self._frame, other._frame]), tolerance))
+
+    def adjoint(self, g: Tensor) -> LieAlgebra:
+        r"""The algebra of all :math:`g A g^{-1}`, for a group element `g` with shape `(n, n)`."""
+        g = torch.as_tensor(g, device=self.basis.device).to(torch.float64)
+        if g.shape != (self.size, self.size):
+            raise InputError(
+                f"`g` must have shape ({self.size}, {self.size}), got {tuple(g.shape)}; "
+                "it must act on the same space as the algebra."
+            )
+        return LieAlgebra(torch.linalg.solve(g.mT, (g @ self.basis).mT).mT)
+
+    def conjugate(self, g: Tensor) -> LieAlgebra:
+        r"""Alias of :meth:`adjoint`."""
+        return self.adjoint(g)
+
+    def nearest_algebra(self, iterations: int = 40) -> LieAlgebra:
+        r"""Moves the span as little as it can to one that is closed under the bracket.
+
+        A span that is near no algebra is moved to wherever closure was best; see :meth:`closure_error`.
+        """
+        return LieAlgebra(closure.close(self.frame(), iterations))
+
+    def _check_size(self, other: LieAlgebra) -> None:
+        if other.size != self.size:
+            raise InputError(
+                f"`other` must hold {self.size} x {self.size} matrices, got {other.size} x {other.size}; "
+                "compare algebras that act on the same space."
+            )
+
+    def _everything(self) -> Tensor:
+        return torch.eye(self.dimension, dtype=torch.float64, device=self.basis.device)
+
+    def _matrices(self, rows: Tensor) -> Tensor:
+        return rows.unflatten(1, (self.size, self.size))
+
+    def _spanned(self, rows: Tensor, tolerance: float) -> Tensor:
+        return self._matrices(structure.significant_rows(rows, tolerance))
+
+    def _part(self, rows: Tensor) -> LieAlgebra:
+        r"""The subalgebra with frame coordinates `rows`, with shape `(m, dimension)`."""
+        return LieAlgebra(self._matrices(rows @ self._frame))
