@@ -5,19 +5,14 @@ from __future__ import annotations
 __all__ = ["TOLERANCE", "Membership", "in_identity_component", "same_component"]
 
 from functools import cached_property, lru_cache
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
-import scipy.linalg
 import torch
 from torch import Tensor
 
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.algebra.nearest import Array, gap, orthogonal_parts, search, starting_points, whole_orthogonal
 from atlasd.errors import InputError
-
-# Small matrices stay in numpy: torch takes several times longer per call and starts its threads.
-Array: TypeAlias = npt.NDArray[np.float64]
 
 TOLERANCE = 0.25
 """Default largest residual of a member; noise of 3 % stays below it, a wrong component is near 2."""
@@ -43,8 +38,10 @@ class Membership:
 
     def __init__(self, algebra: LieAlgebra) -> None:
         basis = algebra.basis.detach().cpu().double().numpy()
-        self.size = n = basis.shape[-1]
+        self.size: int = basis.shape[-1]
+        n = self.size
         frame = _orthonormal(basis.reshape(len(basis), n * n))
+        self.dimension: int = len(frame)
         one = np.eye(n).reshape(-1) / np.sqrt(n)
         self._scales = len(frame) > 0 and bool(np.linalg.norm(one - frame.T @ (frame @ one)) < 0.15)
         if self._scales:
@@ -52,11 +49,11 @@ class Membership:
             frame = _orthonormal(frame - np.outer(frame @ one, one), rank=len(frame) - 1)
         self._frame: Array = frame.reshape(-1, n, n)
         self._special = len(frame) == n * n - 1 and bool(np.abs(frame @ one).max(initial=0.0) < 0.15)
-        self._form = None if self._special else _whole_orthogonal(self._frame)
+        self._form = None if self._special else whole_orthogonal(self._frame)
 
     @cached_property
     def _starts(self) -> Array:
-        return _starts(self._frame)
+        return starting_points(self._frame)
 
     def residuals(self, matrices: Tensor) -> Tensor:
         r"""Measures how far matrices are from the group.
@@ -94,11 +91,12 @@ class Membership:
         if self._special:
             gaps = np.zeros(len(g)) if self._scales else np.maximum(np.abs(roots - 1), np.abs(1 / roots - 1))
         elif not len(self._frame):
-            gaps = _gap(g)
+            gaps = gap(g)
         elif self._form is not None:
-            gaps = _orthogonal_gap(g, *self._form)
+            gaps, oriented = orthogonal_parts(g, *self._form)
+            gaps = np.where(oriented.all(axis=1), gaps, np.inf)
         else:
-            gaps = _search(g, self._frame, self._starts)
+            gaps = search(g, self._frame, self._starts)
         out[possible] = gaps / ease
         return out
 
@@ -147,143 +145,3 @@ def _orthonormal(rows: Array, rank: int | None = None) -> Array:
         return rows
     _, s, v = np.linalg.svd(rows, full_matrices=False)
     return v[:rank] if rank is not None else v[: int((s > 1e-6 * s[0]).sum())] if s[0] > 0 else v[:0]
-
-
-def _gap(d: Array) -> Array:
-    r"""How far `d`, `(*, n, n)`, is from the identity, the same for `d` and its inverse."""
-    differences = np.stack([d, _inverse(d)]) - np.eye(d.shape[-1])
-    differences = np.nan_to_num(differences, nan=1e9, posinf=1e9, neginf=-1e9)
-    return np.asarray(np.linalg.norm(differences, ord=2, axis=(-2, -1)).max(axis=0), dtype=np.float64)
-
-
-def _inverse(d: Array) -> Array:
-    r"""Inverse of each matrix, very large instead of an error where there is none."""
-    try:
-        inverse = np.linalg.inv(d)
-    except np.linalg.LinAlgError:
-        inverse = np.linalg.inv(d + 1e-12 * np.eye(d.shape[-1]))
-    return np.asarray(inverse, dtype=np.float64)
-
-
-def _whole_orthogonal(frame: Array) -> tuple[Array, Array] | None:
-    r"""Coordinates `(n, n)` and signs `(n,)` of the form of which `frame` is the whole algebra, if any."""
-    k, n = len(frame), frame.shape[-1]
-    if n < 2 or k != n * (n - 1) // 2:
-        return None
-    i, j = np.triu_indices(n)
-    forms = np.zeros((len(i), n, n))
-    forms[range(len(i)), i, j] = forms[range(len(i)), j, i] = np.where(i == j, 1.0, np.sqrt(0.5))
-    images = frame.transpose(0, 2, 1)[None] @ forms[:, None] + forms[:, None] @ frame[None]
-    images = images.reshape(len(i), -1)
-    squares, v = np.linalg.eigh(images @ images.T)
-    if squares[0] > 0.1**2 or squares[0] > 0.3**2 * squares[1]:
-        return None
-    values, vectors = np.linalg.eigh(np.tensordot(v[:, 0], forms, axes=1))
-    if np.abs(values).min() < 0.1 * np.abs(values).max():
-        return None
-    return np.sqrt(np.abs(values))[:, None] * vectors.T, np.sign(values)
-
-
-def _orthogonal_gap(g: Array, coordinates: Array, signs: Array) -> Array:
-    r"""Gap to the connected group that preserves a form, infinite in its other components."""
-    g = coordinates @ g @ np.linalg.inv(coordinates)
-    h = g
-    # Newton's iteration for the generalised polar factor: the fixed points preserve the form.
-    for _ in range(8):
-        h = 0.5 * (h + signs[:, None] * _inverse(h).swapaxes(-2, -1) * signs)
-    gaps = _gap(_inverse(h) @ g)
-    for sign in (-1, 1):
-        block = h[:, signs == sign][:, :, signs == sign]
-        gaps = np.where(np.linalg.det(block) > 0, gaps, np.inf)
-    return gaps
-
-
-def _starts(frame: Array, count: int = 48) -> Array:
-    r"""Inverses of group elements to start from, with shape `(count, n, n)`, the identity first."""
-    k, n = len(frame), frame.shape[-1]
-    if not k:
-        return np.eye(n)[None]
-    random = np.random.default_rng(0)
-    steps = random.standard_normal((count, k))
-    steps /= np.linalg.norm(steps, axis=1, keepdims=True)
-    # Far enough for the slowest rotation to make half a turn; where there is none, for a fair stretch.
-    rates = np.abs(np.linalg.eigvals(np.tensordot(steps, frame, axes=1)).imag)
-    slowest = rates[rates > 0.15].min(initial=1.0)
-    reach = np.pi * max(np.sqrt(2), 1 / slowest)
-    steps *= np.linspace(0.0, reach, count)[:, None]
-    if k == 1:
-        steps = np.linspace(-reach, reach, count)[:, None] * (np.arange(count) > 0)[:, None]
-    return np.asarray(scipy.linalg.expm(np.tensordot(steps, frame, axes=1)), dtype=np.float64)
-
-
-def _exp(a: Array) -> Array:
-    r"""Exponential of moderate matrices `(*, n, n)`, to about 1e-7 for norms up to 2."""
-    x = a / 32
-    square = x @ x
-    one = np.eye(a.shape[-1])
-    result = one + 0.5 * square @ (one + square / 12) + x @ (one + square / 6)
-    for _ in range(5):
-        result = result @ result
-    return result
-
-
-def _search(g: Array, frame: Array, starts: Array, rounds: int = 2) -> Array:
-    r"""Gap from each of `g`, `(M, n, n)`, to the nearest product of exponentials found."""
-    gaps = np.full(len(g), np.inf)
-    active = np.arange(len(g))
-    for _ in range(rounds):
-        # A round starts from where the last one stalled, moved by elements of the group.
-        g[active] = _descend(starts @ g[active, None], frame)
-        gaps[active] = np.minimum(gaps[active], _gap(g[active]))
-        active = active[gaps[active] > 0.1]
-        if not len(active):
-            break
-    return gaps
-
-
-def _descend(d: Array, frame: Array, keep: int = 6, steps: int = 24) -> Array:
-    r"""Brings `d`, `(M, S, n, n)`, as near to the identity as the group can, `(M, n, n)`."""
-    cost = _cost(d)
-    best = np.argsort(cost, axis=1)[:, :keep]
-    d = np.take_along_axis(d, best[:, :, None, None], axis=1)
-    cost = np.take_along_axis(cost, best, axis=1)
-    damping = np.full(cost.shape, 1e-3)
-    active, previous = np.arange(len(d)), cost.min(axis=1)
-    for step in range(steps):
-        trial = _step(d[active], frame, damping[active])
-        trial_cost = _cost(trial)
-        better = trial_cost < cost[active]
-        d[active] = np.where(better[:, :, None, None], trial, d[active])
-        cost[active] = np.where(better, trial_cost, cost[active])
-        damping[active] *= np.where(better, 0.2, 10.0)
-        if step % 3 == 2:
-            now = cost[active].min(axis=1)
-            going = (now > 1e-4) & (now < 0.97 * previous[active])
-            previous[active] = now
-            active = active[going]
-            if not len(active):
-                break
-    return d[np.arange(len(d)), cost.argmin(axis=1)]
-
-
-def _cost(d: Array) -> Array:
-    r"""Squared distance of `d` and of its inverse from the identity, infinite where it overflows."""
-    one = np.eye(d.shape[-1])
-    with np.errstate(all="ignore"):
-        cost = ((d - one) ** 2).sum(axis=(-2, -1)) + ((_inverse(d) - one) ** 2).sum(axis=(-2, -1))
-    return np.where(np.isfinite(cost), cost, np.inf)
-
-
-def _step(d: Array, frame: Array, damping: Array) -> Array:
-    r"""One damped Gauss-Newton step `d -> exp(-A) d` for the cost above, A in the span of `frame`."""
-    one = np.eye(d.shape[-1])
-    inverse = _inverse(d)
-    k, shape = len(frame), d.shape[:-2]
-    left = (frame @ d[..., None, :, :]).reshape(*shape, k, -1)
-    right = (inverse[..., None, :, :] @ frame).reshape(*shape, k, -1)
-    gram = left @ left.swapaxes(-2, -1) + right @ right.swapaxes(-2, -1)
-    slope = left @ (d - one).reshape(*shape, -1, 1) - right @ (inverse - one).reshape(*shape, -1, 1)
-    ridge = damping * np.trace(gram, axis1=-2, axis2=-1) / k + 1e-12
-    a = np.linalg.solve(gram + ridge[..., None, None] * np.eye(k), slope)[..., 0] @ frame.reshape(k, -1)
-    a *= np.minimum(1.0, 2.0 / np.maximum(np.linalg.norm(a, axis=-1, keepdims=True), 1e-12))
-    return _exp(-a.reshape(d.shape)) @ d

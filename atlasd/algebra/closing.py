@@ -1,0 +1,204 @@
+r"""From noisy elements to a closed, clean group: products, inverses, duplicates and averaging."""
+
+from __future__ import annotations
+
+__all__ = ["Accept", "Closure", "close", "locate", "multiplication_table", "polish"]
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from atlasd.algebra.finite import FiniteGroup
+from atlasd.algebra.membership import Membership
+from atlasd.errors import InputError
+
+Accept: TypeAlias = Callable[[Tensor], Tensor]
+Array: TypeAlias = npt.NDArray[np.float64]
+Indices: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Closure:
+    r"""What came of closing candidates under multiplication.
+
+    Arguments:
+        cosets: One representative per component, with shape `(m, n, n)`, the identity first.
+        correction: Largest change made to an element by cleaning, relative to its norm.
+        dropped: How many candidates were left out because with them nothing closed.
+    """
+
+    cosets: Tensor
+    correction: float
+    dropped: int
+
+
+def locate(membership: Membership, cosets: Tensor, matrices: Tensor, tolerance: float) -> Tensor:
+    r"""Finds the component that each matrix lies in.
+
+    Arguments:
+        membership: The test for the identity component.
+        cosets: One representative per component, with shape `(m, n, n)`.
+        matrices: Matrices, with shape `(M, n, n)`.
+        tolerance: Largest residual of a member.
+
+    Returns:
+        The index of the closest component, or -1 where none is within the tolerance, with shape `(M,)`.
+    """
+    if not len(matrices):
+        return torch.zeros(0, dtype=torch.long)
+    inverses = torch.linalg.inv(cosets)
+    if not membership.dimension:
+        return torch.from_numpy(_nearest(cosets.numpy(), inverses.numpy(), matrices.numpy(), tolerance))
+    residuals, nearest = membership.residuals(inverses @ matrices[:, None]).min(dim=1)  # of (M, m)
+    return torch.where(residuals <= tolerance, nearest, -1)
+
+
+def multiplication_table(membership: Membership, cosets: Tensor, tolerance: float) -> Tensor:
+    r"""Component of every product of two cosets, -1 where there is none, with shape `(m, m)`."""
+    m, n = cosets.shape[:2]
+    products = (cosets[:, None] @ cosets[None]).reshape(m * m, n, n)
+    return locate(membership, cosets, products, tolerance).reshape(m, m)
+
+
+def polish(elements: Tensor, table: Tensor, iterations: int = 20) -> Tensor:
+    r"""Turns an approximate representation of a finite group into an exact one near by.
+
+    Each element becomes the mean over b of :math:`\rho(ab)\rho(b)^{-1}`; every round squares the error.
+
+    Arguments:
+        elements: Approximate matrices, with shape `(m, n, n)`.
+        table: The Cayley table, with shape `(m, m)`.
+        iterations: Most rounds; a handful is the rule.
+
+    References:
+        Grove, Karcher and Ruh, Group actions and curvature, Inventiones Mathematicae 23 (1974).
+    """
+    rho, numbers = elements.numpy(), table.numpy()
+    for _ in range(iterations):
+        refined = np.einsum("abij,bjk->aik", rho[numbers], np.linalg.inv(rho)) / len(rho)
+        change = np.abs(refined - rho).max()
+        rho = refined
+        if change < 1e-14:
+            break
+    return torch.from_numpy(rho)
+
+
+def close(
+    membership: Membership, candidates: Tensor, accept: Accept | None, tolerance: float, max_order: int
+) -> Closure:
+    r"""Closes candidates under products and inverses, modulo the identity component.
+
+    All candidates are tried together. Where that does not close, they are taken one after the other in
+    the order given, and one that leads out of every group of at most `max_order` components, or to a
+    product that `accept` refuses, is dropped.
+    """
+    n = membership.size
+    if candidates.ndim != 3 or candidates.shape[1:] != (n, n):
+        raise InputError(
+            f"`candidates` must have shape (M, {n}, {n}), got {tuple(candidates.shape)}; "
+            "pass matrices of the size of the algebra."
+        )
+    candidates = candidates.detach().cpu().double()
+    usable = torch.isfinite(candidates).all(dim=-1).all(dim=-1)
+    usable[usable.clone()] = torch.linalg.cond(candidates[usable]) < 1e6
+    attempt = _Attempt(membership, accept, tolerance, max_order)
+    identity = torch.eye(n, dtype=torch.float64)[None]
+    good = candidates[usable]
+    found, dropped = attempt.extend(identity, good), int((~usable).sum())
+    if found is None:
+        found = identity
+        for candidate in good:
+            larger = attempt.extend(found, candidate[None])
+            dropped += larger is None
+            found = found if larger is None else larger
+    if membership.dimension:
+        return Closure(cosets=found, correction=0.0, dropped=dropped)
+    # The candidates themselves, averaged, carry less noise than products of a few of them.
+    measured = _average(found, good, locate(membership, found, good, tolerance))
+    table = multiplication_table(membership, found, tolerance)
+    clean = polish(measured, table)
+    clean[0] = identity[0]
+    norm = torch.linalg.matrix_norm
+    return Closure(
+        cosets=clean, correction=float((norm(clean - measured) / norm(clean)).max()), dropped=dropped
+    )
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    membership: Membership
+    accept: Accept | None
+    tolerance: float
+    max_order: int
+
+    @property
+    def _loose(self) -> float:
+        # A finite table is checked to be that of a group, so the noise of two factors may be let in.
+        return self.tolerance if self.membership.dimension else 2 * self.tolerance
+
+    def extend(self, elements: Tensor, pool: Tensor) -> Tensor | None:
+        r"""The group generated by a group and new elements, or `None` where it does not close."""
+        pool = torch.cat([pool, torch.linalg.inv(pool)])
+        measured, generators = True, elements[:0]
+        while len(pool):
+            fresh = self._fresh(elements, pool)
+            if not len(fresh):
+                break
+            if len(elements) + len(fresh) > self.max_order:
+                return None
+            # What the caller measured has been tested already; what follows from it has not.
+            if (
+                not measured
+                and self.accept is not None
+                and not bool(torch.as_tensor(self.accept(fresh)).all())
+            ):
+                return None
+            elements = torch.cat([elements, fresh])
+            if measured:
+                generators = fresh = elements[1:]
+            measured = False
+            pool = (fresh[:, None] @ generators).flatten(0, 1)
+        table = multiplication_table(self.membership, elements, self._loose)
+        try:
+            FiniteGroup(table)
+        except InputError:
+            return None
+        # Noise grows with every product: a clean representation before the next step keeps it in bounds.
+        return elements if self.membership.dimension else polish(elements, table)
+
+    def _fresh(self, elements: Tensor, pool: Tensor) -> Tensor:
+        r"""One representative, the mean where the group is finite, per component not met before."""
+        pool = pool[locate(self.membership, elements, pool, self.tolerance) < 0]
+        fresh: list[Tensor] = []
+        while len(pool) and len(elements) + len(fresh) <= self.max_order:
+            same = locate(self.membership, pool[:1], pool, self.tolerance) == 0
+            same[0] = True
+            fresh.append(pool[0] if self.membership.dimension else pool[same].mean(dim=0))
+            pool = pool[~same]
+        return torch.stack(fresh) if fresh else pool
+
+
+def _nearest(cosets: Array, inverses: Array, matrices: Array, tolerance: float) -> Indices:
+    r"""Nearest of the elements of a finite group, -1 where none is near; by plain distance."""
+    # In numpy and without BLAS: for sizes like these the threads of the others cost more than they give.
+    flat = cosets.reshape(len(cosets), -1)
+    products = np.einsum("ai,bi->ab", matrices.reshape(len(matrices), -1), flat)
+    nearest = ((flat**2).sum(axis=1) - 2 * products).argmin(axis=1)
+    differences = inverses[nearest] @ matrices - np.eye(cosets.shape[-1])
+    # Over sqrt(2), a rotation has the Frobenius norm that it has as an operator.
+    residuals = np.sqrt((differences**2).sum(axis=(1, 2)) / 2)
+    return np.where(residuals <= tolerance, nearest, -1)
+
+
+def _average(elements: Tensor, measured: Tensor, where: Tensor) -> Tensor:
+    r"""Elements replaced by the mean of their measurements, if there are any."""
+    elements = elements.clone()
+    for index in range(1, len(elements)):
+        if bool((where == index).any()):
+            elements[index] = measured[where == index].mean(dim=0)
+    return elements

@@ -1,0 +1,171 @@
+r"""The nearest element of a connected matrix group, on arrays of small matrices.
+
+Everything here is numpy: torch takes several times longer per call and starts its threads.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Array", "gap", "orthogonal_parts", "search", "starting_points", "whole_orthogonal"]
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+
+def gap(d: Array) -> Array:
+    r"""How far `d`, `(*, n, n)`, is from the identity, the same for `d` and its inverse."""
+    differences = np.stack([d, _inverse(d)]) - np.eye(d.shape[-1])
+    differences = np.nan_to_num(differences, nan=1e9, posinf=1e9, neginf=-1e9)
+    return np.asarray(np.linalg.norm(differences, ord=2, axis=(-2, -1)).max(axis=0), dtype=np.float64)
+
+
+def _inverse(d: Array) -> Array:
+    r"""Inverse of each matrix, very large instead of an error where there is none."""
+    try:
+        inverse = np.linalg.inv(d)
+    except np.linalg.LinAlgError:
+        inverse = np.linalg.inv(d + 1e-12 * np.eye(d.shape[-1]))
+    return np.asarray(inverse, dtype=np.float64)
+
+
+def whole_orthogonal(frame: Array) -> tuple[Array, Array] | None:
+    r"""Finds the symmetric form of which an algebra is the whole orthogonal algebra.
+
+    Arguments:
+        frame: Orthonormal generators, with shape `(k, n, n)`.
+
+    Returns:
+        The matrix `(n, n)` that brings the form to a diagonal of signs, and the signs `(n,)`, ascending;
+        `None` where there is no such form.
+    """
+    k, n = len(frame), frame.shape[-1]
+    if n < 2 or k != n * (n - 1) // 2:
+        return None
+    i, j = np.triu_indices(n)
+    forms = np.zeros((len(i), n, n))
+    forms[range(len(i)), i, j] = forms[range(len(i)), j, i] = np.where(i == j, 1.0, np.sqrt(0.5))
+    images = frame.transpose(0, 2, 1)[None] @ forms[:, None] + forms[:, None] @ frame[None]
+    images = images.reshape(len(i), -1)
+    squares, v = np.linalg.eigh(images @ images.T)
+    if squares[0] > 0.1**2 or squares[0] > 0.3**2 * squares[1]:
+        return None
+    values, vectors = np.linalg.eigh(np.tensordot(v[:, 0], forms, axes=1))
+    if np.abs(values).min() < 0.1 * np.abs(values).max():
+        return None
+    return np.sqrt(np.abs(values))[:, None] * vectors.T, np.sign(values)
+
+
+def orthogonal_parts(g: Array, coordinates: Array, signs: Array) -> tuple[Array, Array]:
+    r"""Compares matrices with the nearest that preserve a form.
+
+    Arguments:
+        g: Matrices, with shape `(M, n, n)`.
+        coordinates: Matrix that brings the form to `diag(signs)`, with shape `(n, n)`.
+        signs: -1 and 1, with shape `(n,)`.
+
+    Returns:
+        The gaps, with shape `(M,)`, and whether the nearest keeps the orientation of the negative and of
+        the positive part, with shape `(M, 2)`; together the two answers name its component.
+    """
+    g = coordinates @ g @ np.linalg.inv(coordinates)
+    h = g
+    # Newton's iteration for the generalised polar factor: the fixed points preserve the form.
+    for _ in range(8):
+        h = 0.5 * (h + signs[:, None] * _inverse(h).swapaxes(-2, -1) * signs)
+    blocks = [h[:, signs == sign][:, :, signs == sign] for sign in (-1, 1)]
+    return gap(_inverse(h) @ g), np.stack([np.linalg.det(block) > 0 for block in blocks], axis=1)
+
+
+def starting_points(frame: Array, count: int = 48) -> Array:
+    r"""Inverses of group elements to start from, with shape `(count, n, n)`, the identity first."""
+    k, n = len(frame), frame.shape[-1]
+    if not k:
+        return np.eye(n)[None]
+    random = np.random.default_rng(0)
+    steps = random.standard_normal((count, k))
+    steps /= np.linalg.norm(steps, axis=1, keepdims=True)
+    # Far enough for the slowest rotation to make half a turn; where there is none, for a fair stretch.
+    rates = np.abs(np.linalg.eigvals(np.tensordot(steps, frame, axes=1)).imag)
+    slowest = rates[rates > 0.15].min(initial=1.0)
+    reach = np.pi * max(np.sqrt(2), 1 / slowest)
+    steps *= np.linspace(0.0, reach, count)[:, None]
+    if k == 1:
+        steps = np.linspace(-reach, reach, count)[:, None] * (np.arange(count) > 0)[:, None]
+    return _exp(np.tensordot(steps, frame, axes=1))
+
+
+def _exp(a: Array) -> Array:
+    r"""Exponential of matrices `(*, n, n)`, to about 1e-7; not scipy's, whose threads cost far more."""
+    squarings = 5 + max(0, int(np.ceil(np.log2(np.abs(a).sum(axis=-1).max() + 1e-300))))
+    x = a / 2**squarings
+    square = x @ x
+    one = np.eye(a.shape[-1])
+    result = one + 0.5 * square @ (one + square / 12) + x @ (one + square / 6)
+    for _ in range(squarings):
+        result = result @ result
+    return result
+
+
+def search(g: Array, frame: Array, starts: Array, rounds: int = 2) -> Array:
+    r"""Gap from each of `g`, `(M, n, n)`, to the nearest product of exponentials found."""
+    gaps = np.full(len(g), np.inf)
+    active = np.arange(len(g))
+    for _ in range(rounds):
+        # A round starts from where the last one stalled, moved by elements of the group.
+        g[active] = _descend(starts @ g[active, None], frame)
+        gaps[active] = np.minimum(gaps[active], gap(g[active]))
+        active = active[gaps[active] > 0.1]
+        if not len(active):
+            break
+    return gaps
+
+
+def _descend(d: Array, frame: Array, keep: int = 6, steps: int = 24) -> Array:
+    r"""Brings `d`, `(M, S, n, n)`, as near to the identity as the group can, `(M, n, n)`."""
+    cost = _cost(d)
+    best = np.argsort(cost, axis=1)[:, :keep]
+    d = np.take_along_axis(d, best[:, :, None, None], axis=1)
+    cost = np.take_along_axis(cost, best, axis=1)
+    damping = np.full(cost.shape, 1e-3)
+    active, previous = np.arange(len(d)), cost.min(axis=1)
+    for step in range(steps):
+        trial = _step(d[active], frame, damping[active])
+        trial_cost = _cost(trial)
+        better = trial_cost < cost[active]
+        d[active] = np.where(better[:, :, None, None], trial, d[active])
+        cost[active] = np.where(better, trial_cost, cost[active])
+        damping[active] *= np.where(better, 0.2, 10.0)
+        if step % 3 == 2:
+            now = cost[active].min(axis=1)
+            going = (now > 1e-4) & (now < 0.97 * previous[active])
+            previous[active] = now
+            active = active[going]
+            if not len(active):
+                break
+    return d[np.arange(len(d)), cost.argmin(axis=1)]
+
+
+def _cost(d: Array) -> Array:
+    r"""Squared distance of `d` and of its inverse from the identity, infinite where it overflows."""
+    one = np.eye(d.shape[-1])
+    with np.errstate(all="ignore"):
+        cost = ((d - one) ** 2).sum(axis=(-2, -1)) + ((_inverse(d) - one) ** 2).sum(axis=(-2, -1))
+    return np.where(np.isfinite(cost), cost, np.inf)
+
+
+def _step(d: Array, frame: Array, damping: Array) -> Array:
+    r"""One damped Gauss-Newton step `d -> exp(-A) d` for the cost above, A in the span of `frame`."""
+    one = np.eye(d.shape[-1])
+    inverse = _inverse(d)
+    k, shape = len(frame), d.shape[:-2]
+    left = (frame @ d[..., None, :, :]).reshape(*shape, k, -1)
+    right = (inverse[..., None, :, :] @ frame).reshape(*shape, k, -1)
+    gram = left @ left.swapaxes(-2, -1) + right @ right.swapaxes(-2, -1)
+    slope = left @ (d - one).reshape(*shape, -1, 1) - right @ (inverse - one).reshape(*shape, -1, 1)
+    ridge = damping * np.trace(gram, axis1=-2, axis2=-1) / k + 1e-12
+    a = np.linalg.solve(gram + ridge[..., None, None] * np.eye(k), slope)[..., 0] @ frame.reshape(k, -1)
+    a *= np.minimum(1.0, 2.0 / np.maximum(np.linalg.norm(a, axis=-1, keepdims=True), 1e-12))
+    return _exp(-a.reshape(d.shape)) @ d
