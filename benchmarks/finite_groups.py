@@ -14,11 +14,12 @@ import numpy as np
 import torch
 
 from atlasd.algebra import known_groups as known
+from atlasd.algebra.finite import FiniteGroup
 from atlasd.algebra.group import Group
 
 NOISES = (0.0, 0.01, 0.02, 0.03)
 COORDINATES = ("rotation", "condition 2")
-LISTS = ("all elements", "two thirds")
+LISTS = ("all elements", "two thirds", "three")
 
 
 def groups():
@@ -32,6 +33,11 @@ def groups():
     return found
 
 
+def table_of(elements):
+    """The abstract group, to know which elements generate it."""
+    return FiniteGroup(Group(torch.zeros(0, *elements.shape[1:]), elements).cayley)
+
+
 def change_of_coordinates(n, kind, rng):
     """A random rotation, or a matrix of condition 2."""
     u, _, v = np.linalg.svd(rng.standard_normal((n, n)))
@@ -39,7 +45,7 @@ def change_of_coordinates(n, kind, rng):
     return torch.from_numpy(u @ np.diag(stretch) @ v)
 
 
-def candidates(elements, kind, coordinates, noise, rng):
+def candidates(elements, finite, kind, coordinates, noise, rng):
     """The elements as a search would give them: shuffled, moved, disturbed, perhaps not all of them."""
     n = elements.shape[-1]
     s = change_of_coordinates(n, coordinates, rng)
@@ -48,6 +54,11 @@ def candidates(elements, kind, coordinates, noise, rng):
     if kind == "two thirds":
         # More than half of a group generates it.
         order = order[: max(len(order) * 2 // 3, len(order) // 2 + 1)]
+    if kind == "three":
+        while len(order) > 3:
+            order = rng.choice(len(moved), 3, replace=False)
+            if len(finite.generate(order.tolist())) < len(moved):
+                order = np.arange(len(moved))
     extra = torch.from_numpy(rng.standard_normal(moved.shape))
     norm = torch.linalg.matrix_norm
     return (moved + noise * extra * (norm(moved) / norm(extra))[:, None, None])[order]
@@ -55,15 +66,15 @@ def candidates(elements, kind, coordinates, noise, rng):
 
 def run(trials, seed):
     """One row per noise, list and coordinates."""
-    rows, cases = [], groups()
+    rows, cases = [], [(name, elements, table_of(elements)) for name, elements in groups()]
     for noise in NOISES:
         for kind in LISTS:
             for coordinates in COORDINATES:
                 rng = np.random.default_rng(seed)
                 start, right, order_right, worst, wrong = time.perf_counter(), 0, 0, 0.0, []
-                for name, elements in cases:
+                for name, elements, finite in cases:
                     for _ in range(trials):
-                        given = candidates(elements, kind, coordinates, noise, rng)
+                        given = candidates(elements, finite, kind, coordinates, noise, rng)
                         group = Group.close(torch.zeros(0, *elements.shape[1:]), given)
                         order_right += group.order == len(elements)
                         right += (group.order, group.name) == (len(elements), name)

@@ -32,7 +32,7 @@ class Group:
         cosets: One representative per component, with shape `(m, n, n)`, the identity first. Only the
             identity if left out.
         tolerance: Largest residual at which a matrix counts as a member, to bear noise.
-        correction: Largest relative change made to an element by :meth:`close`.
+        correction: Largest relative change that :meth:`close` made to a candidate.
         dropped: How many candidates :meth:`close` left out.
 
     Example:
