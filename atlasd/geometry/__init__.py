@@ -1,0 +1,1 @@
+"""Charts, atlases and the actions of matrices on what they show."""

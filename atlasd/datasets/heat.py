@@ -1,0 +1,142 @@
+"""Heat flow around a rectangular source: the local symmetry is O(2), the global one is broken."""
+
+from __future__ import annotations
+
+__all__ = ["ATLASES", "HeatData", "heat_atlas", "heat_fields", "simulate_heat"]
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from atlasd.errors import InputError
+from atlasd.geometry.atlas import Atlas
+
+SIZE = 128
+WALL = math.sqrt(2.0)
+BLOCK = ((0.1, 0.3), (0.2, 0.5))
+ATLASES = ("nineteen", "three", "sheared")
+
+_NINETEEN = [
+    (0.5, 0.15), (0.675, 0.15), (0.85, 0.15), (0.5, 0.325), (0.675, 0.325), (0.85, 0.325), (0.5, 0.5),
+    (0.675, 0.5), (0.85, 0.5), (0.15, 0.675), (0.325, 0.675), (0.5, 0.675), (0.675, 0.675), (0.85, 0.675),
+    (0.15, 0.85), (0.325, 0.85), (0.5, 0.85), (0.675, 0.85), (0.85, 0.85),
+]  # fmt: skip
+_THREE = [(0.65, 0.3), (0.675, 0.625), (0.35, 0.75)]
+
+
+@dataclass(frozen=True)
+class HeatData:
+    """Initial and final fields, each with shape `(N, 1, 128, 128)`."""
+
+    x: Tensor
+    y: Tensor
+
+
+def heat_fields(
+    samples: int,
+    *,
+    initial: Literal["separable", "isotropic"] = "separable",
+    generator: torch.Generator,
+    waves: int = 8,
+) -> Tensor:
+    """Random initial temperatures.
+
+    Arguments:
+        samples: How many fields.
+        initial: `separable` is a vertical plus a horizontal sinusoid, as in the paper; `isotropic` is a sum
+            of plane waves in random directions, so that the data contain what a rotation makes of them.
+        generator: The source of randomness.
+        waves: Plane waves in one isotropic field.
+
+    Returns:
+        Fields, with shape `(N, 1, 128, 128)`.
+
+    References:
+        The paper, appendix C.2.
+    """
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    line = torch.arange(SIZE) / SIZE
+    if initial == "separable":
+        a, d = 15 + 6 * normal(samples, 1), 12 + 5 * normal(samples, 1)
+        b, e = 3 * normal(samples, 1), 3 * normal(samples, 1)
+        c, f = (normal(samples, 1).abs() + 1) / 2, (normal(samples, 1).abs() + 1) / 2
+        rows, columns = c * torch.sin(a * line + b), f * torch.cos(d * line + e)
+        return (rows[:, :, None] + columns[:, None, :])[:, None]
+    if initial != "isotropic":
+        raise InputError(f"`initial` must be 'separable' or 'isotropic', got {initial!r}.")
+    size = (15 + 6 * normal(samples, waves)).abs()
+    angle = 2 * math.pi * torch.rand(samples, waves, generator=generator)
+    phase = 2 * math.pi * torch.rand(samples, waves, generator=generator)
+    height = (normal(samples, waves).abs() + 1) / 2 * math.sqrt(2.0 / waves)
+    u = (size * torch.cos(angle))[..., None] * line  # (N, waves, 128)
+    v = (size * torch.sin(angle))[..., None] * line + phase[..., None]
+    # cos(u + v) summed over waves, without an array of samples x waves x pixels.
+    h = height[..., None]
+    fields = torch.einsum("nwi,nwj->nij", h * u.cos(), v.cos()) - torch.einsum("nwi,nwj->nij", h * u.sin(), v.sin())
+    return fields[:, None]
+
+
+def simulate_heat(
+    x: Tensor,
+    *,
+    steps: int = 50,
+    alpha: float = 1.0,
+    dx: float = 0.1,
+    dt: float = 0.01,
+    source: bool = True,
+    chunk: int = 64,
+) -> Tensor:
+    """Heat flow with fixed walls and, unless `source` is false, a hot block inside.
+
+    Second differences are central differences of central differences, so they span two pixels each way.
+
+    Arguments:
+        x: Initial fields, with shape `(N, 1, H, W)`; never written to.
+        steps: Number of explicit Euler steps.
+        chunk: Fields advanced together, so that they stay in the processor's cache.
+
+    Returns:
+        The final fields, with the shape of `x`.
+    """
+    if x.ndim != 4 or x.shape[1] != 1:
+        raise InputError(f"`x` must have shape (N, 1, H, W), got {tuple(x.shape)}.")
+    height, width = x.shape[-2:]
+    rate = alpha * dt / (4 * dx * dx)
+    block = tuple(slice(int(lo * s), int(hi * s)) for (lo, hi), s in zip(BLOCK, (height, width), strict=True))
+    fixed = torch.zeros(height, width, dtype=torch.bool)
+    fixed[0] = fixed[-1] = fixed[:, 0] = fixed[:, -1] = True
+    if source:
+        fixed[block] = True
+
+    def advance(u: Tensor) -> Tensor:
+        u = torch.where(fixed, WALL, u)
+        for _ in range(steps):
+            # One ghost pixel outside each wall turns the one-sided difference at the edge into the inner one.
+            tall = torch.cat([2 * u[..., :1, :] - u[..., 1:2, :], u, 2 * u[..., -1:, :] - u[..., -2:-1, :]], -2)
+            wide = torch.cat([2 * u[..., :1] - u[..., 1:2], u, 2 * u[..., -1:] - u[..., -2:-1]], -1)
+            flow = tall[..., 4:, 1:-1] + tall[..., :-4, 1:-1] + wide[..., 1:-1, 4:] + wide[..., 1:-1, :-4]
+            inner = (1 - 4 * rate) * u[..., 1:-1, 1:-1] + rate * flow
+            u = torch.nn.functional.pad(inner, (1, 1, 1, 1), value=WALL)
+            if source:
+                u = torch.where(fixed, WALL, u)
+        return u
+
+    return torch.cat([advance(part) for part in x.split(chunk)])
+
+
+def heat_atlas(name: str = "nineteen") -> Atlas:
+    """The paper's atlases: `nineteen` small charts, `three` large ones, and `sheared`, where one of three is."""
+    if name == "nineteen":
+        return Atlas.at([(int(r * SIZE), int(c * SIZE)) for r, c in _NINETEEN], in_radius=14, out_radius=10)
+    centres = [(int(r * SIZE), int(c * SIZE)) for r, c in _THREE]
+    if name == "three":
+        return Atlas.at(centres, in_radius=26, out_radius=20)
+    if name == "sheared":
+        return Atlas.at(centres, in_radius=26, out_radius=20, distortions={1: ((1.0, 0.5), (0.0, 1.0))})
+    raise InputError(f"`atlas` must be one of {', '.join(ATLASES)}, got {name!r}.")

@@ -1,0 +1,265 @@
+"""What a discovery returns: the group, the evidence for it, and where it fails."""
+
+from __future__ import annotations
+
+__all__ = ["ChartFinding", "Decision", "Direction", "Discovery", "PredictorSummary", "Verdict", "load"]
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from atlasd.algebra.group import Group
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.errors import DataError
+from atlasd.runtime.files import write_atomically
+
+SCHEMA = 1
+Decision: TypeAlias = Literal["symmetry", "broken", "not testable", "cannot tell"]
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The verdict on one generator or one coset.
+
+    Arguments:
+        error: Equivariance error on held-out data, on the scale where 0 is exact and 1 is chance.
+        upper: One-sided upper confidence bound of the error.
+        chance: Size of the chance level in the units of the data; 0 means that nothing could be felt.
+        tolerance: The largest error that counts as a symmetry.
+        decision: What follows.
+        reason: One sentence that says why.
+        extent: Largest size |t| up to which it was seen to hold, `None` if it was not measured.
+    """
+
+    error: float
+    upper: float
+    chance: float
+    tolerance: float
+    decision: Decision
+    reason: str
+    lower: float = 0.0
+    extent: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether there is a symmetry, why, and the evidence direction by direction."""
+
+    symmetric: bool
+    reason: str
+    directions: tuple[Direction, ...] = ()
+    cosets: tuple[Direction, ...] = ()
+    rejected: tuple[Direction, ...] = ()
+    gates: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ChartFinding:
+    """One chart: its error under the pooled group, and whether it stands apart from the others."""
+
+    center: tuple[float, ...]
+    error: float
+    outlier: bool
+    skill: float = float("nan")
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class PredictorSummary:
+    """What stood in for the unknown map, and how well."""
+
+    kind: str
+    skill: float
+    samples: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Discovery:
+    """The answer of `atlasd.discover`.
+
+    Arguments:
+        group: The largest group found; trivial where there is none.
+        verdict: Whether to believe it.
+        charts: Findings per chart.
+        spectrum: Chance-normalised eigenvalues of all directions, ascending.
+        predictor: What stood in for the unknown map.
+        seconds: Wall-clock seconds per stage.
+        seed: The seed that gives the same answer again.
+        config: The configuration, as plain values.
+        curves: Training curves by name.
+        chart_generators: Each chart's own best generators, with shape `(K, k, n, n)`, if computed.
+    """
+
+    group: Group
+    verdict: Verdict
+    charts: tuple[ChartFinding, ...]
+    spectrum: tuple[float, ...]
+    predictor: PredictorSummary
+    seconds: Mapping[str, float]
+    seed: int = 0
+    config: Mapping[str, Any] = field(default_factory=dict)
+    curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    chart_generators: Tensor | None = None
+
+    @property
+    def algebra(self) -> LieAlgebra:
+        """The continuous part."""
+        return self.group.algebra
+
+    @property
+    def cosets(self) -> Tensor:
+        """The discrete part: one representative per component, with shape `(m, n, n)`, the identity first."""
+        return self.group.cosets
+
+    def to_dict(self, experiment: str | None = None, **extra: Any) -> dict[str, Any]:
+        """The content of `result.json`, schema 1; `extra` adds or replaces top-level entries."""
+        from atlasd import __version__
+
+        identification = self.group.identify()
+        content: dict[str, Any] = {
+            "schema": SCHEMA,
+            "experiment": experiment,
+            "config": dict(self.config),
+            "seed": self.seed,
+            "version": __version__,
+            "group": {
+                "name": self.group.name,
+                "algebra": identification.algebra,
+                "dimension": self.group.dimension,
+                "components": self.group.order,
+                "component_group": self.group.component_group,
+            },
+            "generators": self.algebra.basis.tolist(),
+            "cosets": self.cosets.tolist(),
+            "spectrum": list(self.spectrum),
+            "verdict": {
+                "symmetric": self.verdict.symmetric,
+                "reason": self.verdict.reason,
+                "directions": [asdict(d) for d in self.verdict.directions],
+                "cosets": [asdict(d) for d in self.verdict.cosets],
+                "rejected": [asdict(d) for d in self.verdict.rejected],
+                "gates": dict(self.verdict.gates),
+            },
+            "predictor": asdict(self.predictor),
+            "charts": [asdict(c) for c in self.charts],
+            "metrics": {},
+            "paper": {},
+            "seconds": {**self.seconds, "total": sum(self.seconds.values())},
+        }
+        content.update(extra)
+        return _plain(content)
+
+    def save(self, directory: str | Path, experiment: str | None = None, **extra: Any) -> Path:
+        """Writes `result.json` and `tensors.safetensors` into a directory, each atomically."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        tensors = {"generators": self.algebra.basis, "cosets": self.cosets}
+        tensors["spectrum"] = torch.tensor(self.spectrum, dtype=torch.float64)
+        if self.chart_generators is not None:
+            tensors["chart_generators"] = self.chart_generators
+        tensors.update({f"curve.{k}": torch.tensor(v, dtype=torch.float64) for k, v in self.curves.items()})
+        tensors = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
+        write_atomically(directory / "tensors.safetensors", lambda path: save_file(tensors, str(path)))
+        text = json.dumps(self.to_dict(experiment, **extra), indent=2, allow_nan=False) + "\n"
+        write_atomically(directory / "result.json", lambda path: path.write_text(text))
+        return directory
+
+    def report(self, path: str | Path) -> Path:
+        """Writes the report as one self-contained HTML page."""
+        from atlasd.report.html import write_report  # the report draws; discovery must not need it
+
+        return write_report(self, Path(path))
+
+    def __str__(self) -> str:
+        lines = [str(self.group), self.verdict.reason]
+        rows = [("generator", d) for d in self.verdict.directions] + [("coset", d) for d in self.verdict.cosets]
+        for kind, d in rows:
+            lines.append(f"  {kind:<9} error {d.error:.4f}  upper {d.upper:.4f}  {d.decision}: {d.reason}")
+        apart = [str(k) for k, c in enumerate(self.charts) if c.outlier]
+        if apart:
+            lines.append(f"  charts that stand apart: {', '.join(apart)} of {len(self.charts)}")
+        return "\n".join(lines)
+
+
+def _plain(value: Any) -> Any:
+    """Plain JSON values: tensors to lists, numbers that JSON lacks to `None`."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, Tensor):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, str | int | float | bool) or value is None:
+        return value
+    return str(value)
+
+
+def load(directory: str | Path) -> Discovery:
+    """Reads a discovery back from the directory it was saved in."""
+    directory = Path(directory)
+    try:
+        content = json.loads((directory / "result.json").read_text())
+        tensors = load_file(str(directory / "tensors.safetensors"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"`{directory}` must be a run directory with result.json and tensors.safetensors: {error}"
+        ) from error
+    except Exception as error:  # safetensors raises its own type for a truncated file
+        raise DataError(f"`{directory}/tensors.safetensors` is damaged: {error}; run it again.") from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        found = content.get("schema") if isinstance(content, dict) else None
+        raise DataError(f"`{directory}/result.json` must have schema {SCHEMA}, got {found}; run it again.")
+    try:
+        return _from_content(content, tensors)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"`{directory}/result.json` is not a result of atlasd: {error!r}; run it again.") from error
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _direction(entry: Mapping[str, Any]) -> Direction:
+    numbers = {k: _number(entry.get(k)) for k in ("error", "upper", "chance", "tolerance", "lower")}
+    return Direction(**numbers, decision=entry["decision"], reason=entry["reason"], extent=entry.get("extent"))
+
+
+def _from_content(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Discovery:
+    verdict = content["verdict"]
+    predictor = content["predictor"]
+    return Discovery(
+        group=Group(LieAlgebra(tensors["generators"]), tensors["cosets"]),
+        verdict=Verdict(
+            symmetric=bool(verdict["symmetric"]),
+            reason=verdict["reason"],
+            directions=tuple(_direction(d) for d in verdict["directions"]),
+            cosets=tuple(_direction(d) for d in verdict.get("cosets", ())),
+            rejected=tuple(_direction(d) for d in verdict.get("rejected", ())),
+            gates=verdict.get("gates", {}),
+        ),
+        charts=tuple(
+            ChartFinding(
+                tuple(c["center"]), _number(c["error"]), bool(c["outlier"]), _number(c.get("skill")), c.get("reason", "")
+            )
+            for c in content["charts"]
+        ),
+        spectrum=tuple(_number(v) for v in content["spectrum"]),
+        predictor=PredictorSummary(
+            predictor["kind"], _number(predictor["skill"]), int(predictor["samples"]), float(predictor["seconds"])
+        ),
+        seconds={k: float(v) for k, v in content["seconds"].items() if k != "total"},
+        seed=int(content["seed"]),
+        config=content["config"],
+        curves={k[6:]: tuple(v.tolist()) for k, v in tensors.items() if k.startswith("curve.")},
+        chart_generators=tensors.get("chart_generators"),
+    )

@@ -1,0 +1,185 @@
+"""How a matrix moves the two sides of a prediction problem: fields on a grid, and vectors."""
+
+from __future__ import annotations
+
+__all__ = ["Action", "GridAction", "Representation", "VectorAction"]
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import torch
+from torch import Tensor
+from torch.func import jvp
+
+from atlasd.geometry.resample import Fill, Interpolation, pixel_grid, resample
+
+Representation: TypeAlias = Callable[[Tensor], Tensor]
+"""A matrix function rho: `(*, n, n)` to `(*, c, c)`, with rho(gh) = rho(g) rho(h)."""
+
+
+@runtime_checkable
+class Action(Protocol):
+    """How group elements and generators move inputs and outputs.
+
+    Leading axes of `g` line up with the leading axes of the data; a single matrix acts on all.
+    """
+
+    def on_input(self, g: Tensor, x: Tensor) -> Tensor:
+        """Moves inputs by `g`."""
+
+    def on_output(self, g: Tensor, y: Tensor) -> Tensor:
+        """Moves outputs by `g`."""
+
+    def input_generator(self, a: Tensor, x: Tensor) -> Tensor:
+        """Derivative of `on_input(exp(t a), x)` at t = 0."""
+
+    def output_generator(self, a: Tensor, y: Tensor) -> Tensor:
+        """Derivative of `on_output(exp(t a), y)` at t = 0."""
+
+
+def derivative(rho: Representation, a: Tensor) -> Tensor:
+    """The representation of the algebra that belongs to `rho`, at `a` with shape `(*, n, n)`."""
+    eye = torch.eye(a.shape[-1], dtype=a.dtype).expand_as(a)
+    _, tangent = jvp(rho, (eye.contiguous(),), (a,))
+    return tangent
+
+
+def _on_axis(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
+    """Applies matrices `(*L, c, c)` to axis `axis` (negative) of `x`, whose leading axes start with `L`."""
+    moved = x.movedim(axis, -1)
+    missing = moved.ndim - 1 - (matrix.ndim - 2)
+    lead = matrix.reshape(*matrix.shape[:-2], *([1] * (missing if matrix.ndim > 2 else 0)), *matrix.shape[-2:])
+    return (lead.to(x.dtype) @ moved.unsqueeze(-1)).squeeze(-1).movedim(-1, axis)
+
+
+@dataclass(frozen=True)
+class GridAction:
+    r"""Moves fields on a grid about the exact centre of the array.
+
+    :math:`(g \cdot E)(p) = \rho(g) E(g^{-1} p)`, with p the offset from the centre in the order of the axes.
+
+    Arguments:
+        dimensions: The number of spatial axes, 2 or 3.
+        interpolation: `bicubic` or `bilinear`.
+        fill: `border` or `zeros` where the field is not known.
+        rho_in: Representation on input channels; `None` is trivial.
+        rho_out: Representation on output channels; `None` is trivial.
+
+    Example:
+        >>> turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+        >>> x = torch.arange(9.0).reshape(1, 1, 3, 3)
+        >>> GridAction().on_input(turn, x).int().tolist()
+        [[[[2, 5, 8], [1, 4, 7], [0, 3, 6]]]]
+    """
+
+    dimensions: int = 2
+    interpolation: Interpolation = "bicubic"
+    fill: Fill = "border"
+    rho_in: Representation | None = None
+    rho_out: Representation | None = None
+
+    def on_input(self, g: Tensor, x: Tensor) -> Tensor:
+        """Moves fields `(*L, C, *S)` by `(n, n)` or `(*L, n, n)`."""
+        return self._move(g, x, self.rho_in)
+
+    def on_output(self, g: Tensor, y: Tensor) -> Tensor:
+        """Moves fields `(*L, C, *S)` by `(n, n)` or `(*L, n, n)`."""
+        return self._move(g, y, self.rho_out)
+
+    def input_generator(self, a: Tensor, x: Tensor) -> Tensor:
+        """First-order motion of fields `(*L, C, *S)` along `(n, n)`."""
+        return self._generate(a, x, self.rho_in)
+
+    def output_generator(self, a: Tensor, y: Tensor) -> Tensor:
+        """First-order motion of fields `(*L, C, *S)` along `(n, n)`."""
+        return self._generate(a, y, self.rho_out)
+
+    def _move(self, g: Tensor, field: Tensor, rho: Representation | None) -> Tensor:
+        shape = tuple(field.shape[-self.dimensions :])
+        lead = field.shape[: -1 - self.dimensions]
+        if g.ndim > 2:
+            g = g.expand(*lead, *g.shape[-2:])
+        # Geometry in float64: float32 pixel positions of a large field lose the fraction.
+        p = pixel_grid(shape, dtype=torch.float64)
+        source = p @ torch.linalg.inv(g.double()).mT
+        centre = torch.tensor([(s - 1) / 2 for s in shape], dtype=torch.float64)
+        points = (source + centre).to(field.dtype)
+        # Positions that are whole up to rounding are whole: quarter turns stay exact.
+        points = points + (points.detach().round() - points.detach()) * (
+            (points.detach().round() - points.detach()).abs() < 1e-5
+        )
+        moved = resample(field, points, interpolation=self.interpolation, fill=self.fill)
+        moved = moved.reshape(*moved.shape[:-1], *shape)
+        return moved if rho is None else _on_axis(rho(g), moved, -1 - self.dimensions)
+
+    def _generate(self, a: Tensor, field: Tensor, rho: Representation | None) -> Tensor:
+        d = self.dimensions
+        shape = tuple(field.shape[-d:])
+        flow = pixel_grid(shape, dtype=field.dtype) @ a.to(field.dtype).mT  # (Q, d), the vector A p
+        moved = torch.zeros_like(field)
+        for axis in range(d):
+            slope = gradient(field, axis - d)
+            moved = moved - slope * flow[:, axis].reshape(shape)
+        return moved if rho is None else moved + _on_axis(derivative(rho, a), field, -1 - d)
+
+
+def gradient(field: Tensor, axis: int) -> Tensor:
+    """Fourth-order central differences along one axis; lower order on the two outermost pixels."""
+    size = field.shape[axis]
+    out = torch.gradient(field, dim=axis)[0] if size > 1 else torch.zeros_like(field)
+    if size > 4:
+        f = [field.narrow(axis, i, size - 4) for i in range(5)]
+        inner = (8 * (f[3] - f[1]) - (f[4] - f[0])) / 12
+        out = torch.cat(
+            [out.narrow(axis, 0, 2), inner, out.narrow(axis, size - 2, 2)],
+            dim=axis,
+        )
+    return out
+
+
+@dataclass(frozen=True)
+class VectorAction:
+    r"""Moves vectors and sets of vectors: :math:`p \mapsto g p` on every token.
+
+    Arguments:
+        rho_out: Representation on the outputs; `None` means that outputs are invariant.
+
+    Example:
+        >>> half = -torch.eye(2)
+        >>> VectorAction().on_input(half, torch.tensor([[1.0, 2.0]])).tolist()
+        [[-1.0, -2.0]]
+    """
+
+    rho_out: Representation | None = None
+
+    def on_input(self, g: Tensor, x: Tensor) -> Tensor:
+        """Moves vectors `(*L, n)` or tokens `(*L, P, n)` by `(n, n)` or `(*L, n, n)`."""
+        return _on_axis(g, x, -1)
+
+    def on_output(self, g: Tensor, y: Tensor) -> Tensor:
+        """Moves outputs `(*L, c)` by rho_out."""
+        return y if self.rho_out is None else _on_axis(self.rho_out(g), y, -1)
+
+    def input_generator(self, a: Tensor, x: Tensor) -> Tensor:
+        """First-order motion `A p`."""
+        return _on_axis(a, x, -1)
+
+    def output_generator(self, a: Tensor, y: Tensor) -> Tensor:
+        """First-order motion of the outputs; zero where they are invariant."""
+        if self.rho_out is None:
+            return torch.zeros_like(y)
+        return _on_axis(derivative(self.rho_out, a), y, -1)
+
+
+def window_radius(in_radius: float, out_radius: float, reach: float) -> float:
+    """Radius of the disc on which outputs count: what a turn brings in from the corners stays outside.
+
+    Arguments:
+        in_radius: Half the width of the input patch, in pixels.
+        out_radius: Half the width of the output patch.
+        reach: Radius of the predictor's receptive field.
+    """
+    # One more pixel for the gradient and for the interpolation stencil.
+    return min(out_radius - 1.0, in_radius - math.sqrt(2.0) * reach - 1.0)

@@ -1,0 +1,115 @@
+"""An atlas: the charts of one discovery, pulled back together."""
+
+from __future__ import annotations
+
+__all__ = ["Atlas"]
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from atlasd.errors import InputError
+from atlasd.geometry.charts import PlaneChart, WholeChart
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """Charts of equal patch size on one field.
+
+    Example:
+        >>> atlas = Atlas.at([(64, 19), (86, 19)], in_radius=14, out_radius=10)
+        >>> atlas.input_patches(torch.zeros(5, 1, 128, 128)).shape
+        torch.Size([5, 2, 1, 29, 29])
+    """
+
+    charts: tuple[PlaneChart | WholeChart, ...]
+
+    def __post_init__(self) -> None:
+        if not self.charts:
+            raise InputError("`charts` must hold at least one chart, got none.")
+        sizes = {(c.in_radius, c.out_radius) for c in self.charts if isinstance(c, PlaneChart)}
+        if len(sizes) > 1 or (sizes and any(isinstance(c, WholeChart) for c in self.charts)):
+            raise InputError(f"`charts` must all have the same radii, got {sorted(sizes)}.")
+
+    @classmethod
+    def at(
+        cls,
+        centres: Iterable[Sequence[float]],
+        in_radius: int,
+        out_radius: int,
+        distortions: dict[int, Sequence[Sequence[float]]] | None = None,
+    ) -> Atlas:
+        """Charts at given centres.
+
+        Arguments:
+            centres: Positions in pixels: (row, column) or (depth, row, column).
+            in_radius: Half the width of the input patches.
+            out_radius: Half the width of the output patches.
+            distortions: Linear distortions of single charts, by chart number.
+        """
+        bent = {k: tuple(tuple(float(v) for v in row) for row in m) for k, m in (distortions or {}).items()}
+        centres = [tuple(float(v) for v in centre) for centre in centres]
+        unknown = sorted(k for k in bent if not 0 <= k < len(centres))
+        if unknown:
+            raise InputError(f"`distortions` must name charts 0 to {len(centres) - 1}, got {unknown}.")
+        return cls(tuple(PlaneChart(c, in_radius, out_radius, bent.get(k)) for k, c in enumerate(centres)))
+
+    @classmethod
+    def grid(
+        cls, shape: Sequence[int], in_radius: int, out_radius: int, stride: int | None = None
+    ) -> Atlas:
+        """Tiles a field with charts whose output patches cover all that input patches can reach.
+
+        Arguments:
+            shape: Spatial shape of the field.
+            in_radius: Half the width of the input patches.
+            out_radius: Half the width of the output patches.
+            stride: Distance between centres; an output patch by default.
+        """
+        step = 2 * out_radius + 1 if stride is None else stride
+        axes = []
+        for size in shape:
+            room = size - 2 * in_radius - 1
+            if room < 0:
+                raise InputError(
+                    f"`in_radius` must fit into the field of shape {tuple(shape)}, got {in_radius}; "
+                    f"use at most {(min(shape) - 1) // 2}."
+                )
+            count = room // step + 1
+            first = in_radius + (room - (count - 1) * step) // 2
+            axes.append([first + i * step for i in range(count)])
+        mesh = torch.cartesian_prod(*(torch.tensor(a) for a in axes)).reshape(-1, len(axes))
+        return cls.at(mesh.tolist(), in_radius, out_radius)
+
+    @classmethod
+    def whole(cls) -> Atlas:
+        """One chart that is everything."""
+        return cls((WholeChart(),))
+
+    def __len__(self) -> int:
+        return len(self.charts)
+
+    @property
+    def radii(self) -> tuple[int, int] | None:
+        """`(in_radius, out_radius)`, or `None` for the whole field."""
+        first = self.charts[0]
+        return (first.in_radius, first.out_radius) if isinstance(first, PlaneChart) else None
+
+    def check(self, shape: Sequence[int]) -> None:
+        """Raises if any chart leaves a field of this spatial shape."""
+        for chart in self.charts:
+            chart.check(tuple(shape))
+
+    def select(self, keep: Iterable[int]) -> Atlas:
+        """The atlas of some of the charts, by number."""
+        return Atlas(tuple(self.charts[k] for k in keep))
+
+    def input_patches(self, field: Tensor) -> Tensor:
+        """Fields `(N, C, *S)` to patches `(N, K, C, *s)`."""
+        return torch.stack([chart.input_patch(field) for chart in self.charts], dim=1)
+
+    def output_patches(self, field: Tensor) -> Tensor:
+        """Fields `(N, C, *S)` to patches `(N, K, C, *s)`."""
+        return torch.stack([chart.output_patch(field) for chart in self.charts], dim=1)

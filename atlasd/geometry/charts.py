@@ -1,0 +1,124 @@
+"""Charts: where on a field a local map is learned, and in which coordinates."""
+
+from __future__ import annotations
+
+__all__ = ["Chart", "PlaneChart", "WholeChart"]
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from atlasd.errors import InputError
+from atlasd.geometry.resample import pixel_grid, resample
+
+
+@runtime_checkable
+class Chart(Protocol):
+    """Pulls fields back to a flat patch."""
+
+    @property
+    def center(self) -> tuple[float, ...]:
+        """Where the chart lies, in pixels, in the order of the axes."""
+
+    def input_patch(self, field: Tensor) -> Tensor:
+        """Fields `(N, C, *S)` to patches `(N, C, *s)`."""
+
+    def output_patch(self, field: Tensor) -> Tensor:
+        """Fields `(N, C, *S)` to the smaller patches on which outputs are compared."""
+
+
+@dataclass(frozen=True)
+class PlaneChart:
+    """A square window of a field, recentred, with an optional linear distortion.
+
+    Arguments:
+        center: Position in pixels, in the order of the axes; 2 or 3 numbers.
+        in_radius: The input patch is `2 * in_radius + 1` pixels wide.
+        out_radius: The output patch is `2 * out_radius + 1` pixels wide.
+        distortion: Matrix M, as nested tuples: chart coordinates p show the field at `center + M p`.
+
+    Example:
+        >>> chart = PlaneChart((4, 5), in_radius=2, out_radius=1)
+        >>> chart.output_patch(torch.arange(100.0).reshape(1, 1, 10, 10))[0, 0, 1].tolist()
+        [44.0, 45.0, 46.0]
+    """
+
+    center: tuple[float, ...]
+    in_radius: int
+    out_radius: int
+    distortion: tuple[tuple[float, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.center) not in (2, 3):
+            raise InputError(f"`center` must have 2 or 3 coordinates, got {len(self.center)}.")
+        if not 1 <= self.out_radius <= self.in_radius:
+            raise InputError(
+                "`out_radius` must be at least 1 and at most `in_radius`, "
+                f"got out_radius={self.out_radius} and in_radius={self.in_radius}."
+            )
+
+    def input_patch(self, field: Tensor) -> Tensor:
+        """Fields `(N, C, *S)` to patches `(N, C, 2 in_radius + 1, ...)`."""
+        return self._patch(field, self.in_radius)
+
+    def output_patch(self, field: Tensor) -> Tensor:
+        """Fields `(N, C, *S)` to patches `(N, C, 2 out_radius + 1, ...)`."""
+        return self._patch(field, self.out_radius)
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raises if the chart does not lie inside a field of this spatial shape."""
+        if len(shape) != len(self.center):
+            raise InputError(
+                f"`center` must have as many coordinates as the field has axes ({len(shape)}), "
+                f"got {self.center}."
+            )
+        corners = self._points(self.in_radius)
+        low, high = corners.min(0).values, corners.max(0).values
+        if any(low[i] < -1e-6 or high[i] > s - 1 + 1e-6 for i, s in enumerate(shape)):
+            raise InputError(
+                f"chart at {self.center} with in_radius={self.in_radius} must lie inside the field of shape "
+                f"{shape}, got rows and columns {low.tolist()} to {high.tolist()}; "
+                "move the centre or make the radius smaller."
+            )
+
+    def _points(self, radius: int) -> Tensor:
+        """Field positions of the patch's pixels, with shape `(Q, d)`, in float64."""
+        d = len(self.center)
+        p = pixel_grid((2 * radius + 1,) * d, dtype=torch.float64)
+        if self.distortion is not None:
+            p = p @ torch.tensor(self.distortion, dtype=torch.float64).mT
+        return p + torch.tensor(self.center, dtype=torch.float64)
+
+    def _patch(self, field: Tensor, radius: int) -> Tensor:
+        d = len(self.center)
+        if self.distortion is None and all(float(c).is_integer() for c in self.center):
+            window = tuple(slice(int(c) - radius, int(c) + radius + 1) for c in self.center)
+            return field[(..., *window)]
+        points = self._points(radius).to(field.dtype)
+        patch = resample(field, points)
+        return patch.reshape(*patch.shape[:-1], *((2 * radius + 1,) * d))
+
+
+@dataclass(frozen=True)
+class WholeChart:
+    """The whole field, or the whole vector, as one chart: global discovery.
+
+    Example:
+        >>> WholeChart().input_patch(torch.zeros(3, 1, 8, 8)).shape
+        torch.Size([3, 1, 8, 8])
+    """
+
+    center: tuple[float, ...] = ()
+
+    def input_patch(self, field: Tensor) -> Tensor:
+        """The field itself."""
+        return field
+
+    def output_patch(self, field: Tensor) -> Tensor:
+        """The field itself."""
+        return field
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Every field fits."""

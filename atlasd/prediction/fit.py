@@ -1,0 +1,84 @@
+"""`fit_predictor`: from data to a predictor of every chart, with its skill."""
+
+from __future__ import annotations
+
+__all__ = ["AutoPredictor", "fit_predictor"]
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from atlasd.errors import InputError
+from atlasd.geometry.atlas import Atlas
+from atlasd.prediction.neural import ConvPredictor, MLPPredictor
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
+from atlasd.prediction.samples import Samples, split_indices
+from atlasd.prediction.stencil import StencilPredictor
+from atlasd.runtime.progress import Progress, Silent
+from atlasd.runtime.random import stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoPredictor:
+    """A stencil where a linear map will do, a network where it will not.
+
+    Arguments:
+        enough: Skill at which the closed-form stencil is kept without trying a network.
+    """
+
+    enough: float = 0.8
+
+    def fit(
+        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
+    ) -> FittedPredictor:
+        """Fits the cheapest kind that has skill."""
+        if not samples.is_field:
+            return MLPPredictor().fit(samples, train, held_out, seed=seed, progress=progress)
+        if samples.classes:
+            return ConvPredictor().fit(samples, train, held_out, seed=seed, progress=progress)
+        linear = StencilPredictor().fit(samples, train, held_out, seed=seed, progress=progress)
+        # The better charts tell whether the map is linear; the worse ones may lie over an obstacle.
+        best = float(linear.chart_skill.quantile(0.75))
+        if best >= self.enough or not samples.atlas.radii or float(linear.chart_skill.abs().max()) == 0.0:
+            return linear
+        network = ConvPredictor().fit(samples, train, held_out, seed=seed, progress=progress)
+        return network if network.skill > linear.skill else linear
+
+
+def fit_predictor(
+    x: Any,
+    y: Any,
+    *,
+    atlas: Atlas | None = None,
+    predictor: PredictorSpec | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> FittedPredictor:
+    """Fits a predictor of every chart together, with a held-out split and early stopping.
+
+    Arguments:
+        x: Inputs: fields `(N, C, *S)`, vectors `(N, n)` or sets `(N, P, n)`.
+        y: Targets.
+        atlas: Where the charts lie.
+        predictor: The recipe; chosen from the data by default.
+        seed: Seed of every random stream.
+        progress: Who is told how far it is.
+
+    Returns:
+        The predictor, callable on `(B, K, *in)`.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> x = torch.randn(400, 2, generator=generator)
+        >>> fitted = fit_predictor(x, x.square().sum(-1), predictor=MLPPredictor(hidden=(32, 32)))
+        >>> fitted.skill > 0.9
+        True
+    """
+    samples = Samples.check(x, y, atlas)
+    if samples.y is None:
+        raise InputError("`y` must be given to fit a predictor, got None.")
+    train, search, _ = split_indices(len(samples), stream(seed, "split"))
+    recipe = AutoPredictor() if predictor is None else predictor
+    return recipe.fit(samples, train, search, seed=seed, progress=progress or Silent())

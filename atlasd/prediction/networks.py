@@ -1,0 +1,118 @@
+"""Small networks, one per chart, evaluated together."""
+
+from __future__ import annotations
+
+__all__ = ["ChartConv", "VectorMLP"]
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from atlasd.prediction.trivial import centre_crop
+
+
+class ChartConv(nn.Module):
+    """Convolutions without padding, grouped so that every chart has its own weights.
+
+    No padding: outputs near the edge of a patch would otherwise see the edge, which no symmetry moves.
+
+    Arguments:
+        charts: Number of charts K.
+        channels_in: Input channels C.
+        channels_out: Output channels C'.
+        shape: Spatial shape of the outputs.
+        hidden: Channels between the layers.
+        depth: Number of layers.
+        kernel: Width of each kernel.
+        residual: Adds a linear map of the centre pixel, so that the layers learn what is left.
+        smooth: SiLU in place of LeakyReLU and batch norm.
+        generator: Source of the initial weights.
+    """
+
+    def __init__(
+        self,
+        charts: int,
+        channels_in: int,
+        channels_out: int,
+        shape: tuple[int, ...],
+        *,
+        hidden: int = 16,
+        depth: int = 4,
+        kernel: int = 3,
+        residual: bool = False,
+        smooth: bool = False,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.charts, self.shape, self.residual, self.smooth = charts, shape, residual, smooth
+        widths = [channels_in, *([hidden] * (depth - 1)), channels_out]
+        convolution = {2: nn.Conv2d, 3: nn.Conv3d}[len(shape)]
+        norm = {2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[len(shape)]
+        self.layers = nn.ModuleList(
+            convolution(charts * a, charts * b, kernel, groups=charts)
+            for a, b in zip(widths[:-1], widths[1:], strict=True)
+        )
+        self.norms = nn.ModuleList(norm(charts * b) for b in widths[1:-1]) if not smooth else nn.ModuleList()
+        self.skip = nn.Parameter(torch.zeros(charts, channels_out, channels_in)) if residual else None
+        self.register_buffer("shift", torch.zeros(charts, channels_in))
+        self.register_buffer("scale", torch.ones(charts, channels_in))
+        self.register_buffer("out_shift", torch.zeros(charts, channels_out))
+        self.register_buffer("out_scale", torch.ones(charts, channels_out))
+        _initialise(self.layers, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        ones = [1] * len(self.shape)
+        x = (x - self.shift.reshape(*self.shift.shape, *ones)) / self.scale.reshape(*self.scale.shape, *ones)
+        z = x.flatten(1, 2)
+        for i, layer in enumerate(self.layers):
+            z = layer(z)
+            if i < len(self.layers) - 1:
+                z = functional.silu(z) if self.smooth else self.norms[i](functional.leaky_relu(z))
+        z = centre_crop(z, self.shape).unflatten(1, (self.charts, -1))
+        if self.skip is not None:
+            z = z + torch.einsum("koc,bkc...->bko...", self.skip, centre_crop(x, self.shape))
+        return z * self.out_scale.reshape(*self.out_scale.shape, *ones) + self.out_shift.reshape(
+            *self.out_shift.shape, *ones
+        )
+
+
+class VectorMLP(nn.Module):
+    """A perceptron on all tokens at once, in one common unit for all components.
+
+    Arguments:
+        inputs: Number of input numbers (tokens times components).
+        outputs: Number of outputs.
+        hidden: Widths of the hidden layers.
+        generator: Source of the initial weights.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, hidden: Sequence[int], generator: torch.Generator) -> None:
+        super().__init__()
+        widths = [inputs, *hidden, outputs]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True))
+        self.register_buffer("unit", torch.ones(()))
+        self.register_buffer("out_shift", torch.zeros(outputs))
+        self.register_buffer("out_scale", torch.ones(outputs))
+        _initialise(self.layers, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Inputs `(B, 1, n)` or `(B, 1, P, n)` to outputs `(B, 1, outputs)`."""
+        z = x.flatten(2) / self.unit
+        for i, layer in enumerate(self.layers):
+            z = layer(z)
+            if i < len(self.layers) - 1:
+                z = functional.silu(z)
+        return z * self.out_scale + self.out_shift
+
+
+def _initialise(layers: nn.ModuleList, generator: torch.Generator) -> None:
+    """Kaiming-uniform weights from an explicit generator: torch's own would use the global seed."""
+    with torch.no_grad():
+        for layer in layers:
+            fan = layer.weight[0].numel()
+            bound = math.sqrt(3.0 / fan) * math.sqrt(2.0 / (1 + 0.01**2))
+            layer.weight.copy_((torch.rand(layer.weight.shape, generator=generator) * 2 - 1) * bound)
+            layer.bias.copy_((torch.rand(layer.bias.shape, generator=generator) * 2 - 1) / math.sqrt(fan))

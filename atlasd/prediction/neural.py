@@ -1,0 +1,141 @@
+"""Recipes for neural predictors: convolutions for fields, a perceptron for vectors."""
+
+from __future__ import annotations
+
+__all__ = ["ConvPredictor", "MLPPredictor"]
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from atlasd.errors import InputError
+from atlasd.prediction.networks import ChartConv, VectorMLP
+from atlasd.prediction.predictor import FittedPredictor
+from atlasd.prediction.samples import Samples
+from atlasd.prediction.skill import measure_skill
+from atlasd.prediction.train import Schedule, fit_network
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.random import stream
+
+
+def fit_module(
+    make: Callable[[torch.Generator], nn.Module],
+    samples: Samples,
+    train: Tensor,
+    held_out: Tensor,
+    schedule: Schedule,
+    *,
+    kind: str,
+    reach: float,
+    seed: int,
+    progress: Progress,
+) -> FittedPredictor:
+    """Fits a network that `make` builds from a generator, and measures its skill."""
+    started = time.perf_counter()
+    network = make(stream(seed, "fit", "weights"))
+    curves = fit_network(network, samples, train, held_out, schedule, seed=seed, progress=progress)
+    skill = measure_skill(network, samples, train, held_out)
+    units = {k: v for k, v in network.state_dict().items() if k in ("shift", "scale", "unit", "out_shift", "out_scale")}
+
+    def untrained(generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+        other = make(generator)
+        other.load_state_dict(units, strict=False)
+        return other.eval().requires_grad_(False)
+
+    return FittedPredictor(
+        function=network,
+        kind=kind,
+        skill=skill.pooled,
+        chart_skill=skill.charts,
+        reach=reach,
+        classes=samples.classes,
+        samples=len(train),
+        seconds=time.perf_counter() - started,
+        curves=curves,
+        untrained=untrained,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvPredictor:
+    """The paper's small CNN per chart, without padding; `residual` adds a map of the centre pixel.
+
+    Arguments:
+        hidden: Channels between layers.
+        depth: Layers.
+        kernel: Width of each kernel.
+        residual: Lets the layers learn only what the centre pixel leaves over.
+        smooth: SiLU without batch norm, better derivatives; `False` is LeakyReLU then batch norm, as in the paper.
+        schedule: How to train.
+    """
+
+    hidden: int = 16
+    depth: int = 4
+    kernel: int = 3
+    residual: bool = True
+    smooth: bool = True
+    schedule: Schedule = Schedule(epochs=60, batch=32, learning_rate=5e-3, patience=12)
+
+    def fit(
+        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
+    ) -> FittedPredictor:
+        """Fits every chart's network in one grouped network."""
+        if not samples.is_field:
+            raise InputError("`predictor` must not be a ConvPredictor for vectors; use MLPPredictor.")
+        x, y = samples.inputs(train[:1]), samples.targets(train[:1])
+        outputs = samples.classes or y.shape[2]
+        shape = tuple(y.shape[2:]) if samples.classes else tuple(y.shape[3:])
+        room = min(a - b for a, b in zip(x.shape[3:], shape, strict=True)) // 2
+        layers = min(self.depth, room // (self.kernel // 2)) if samples.atlas.radii else self.depth
+        if layers < 1:
+            raise InputError(
+                f"`in_radius` must exceed `out_radius` by at least {self.kernel // 2} for a convolution, got {room}."
+            )
+        if not samples.atlas.radii:
+            raise InputError("`atlas` must be given for a ConvPredictor: a chart needs a margin; use Atlas.at or Atlas.grid.")
+
+        def make(generator: torch.Generator) -> nn.Module:
+            return ChartConv(
+                len(samples.atlas), x.shape[2], outputs, shape,
+                hidden=self.hidden, depth=layers, kernel=self.kernel,
+                residual=self.residual, smooth=self.smooth, generator=generator,
+            )  # fmt: skip
+
+        return fit_module(
+            make, samples, train, held_out, self.schedule,
+            kind=f"CNN, {layers} layers", reach=float(layers * (self.kernel // 2)), seed=seed, progress=progress,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLPPredictor:
+    """A perceptron on all components of all tokens.
+
+    Arguments:
+        hidden: Widths of the hidden layers.
+        schedule: How to train.
+    """
+
+    hidden: tuple[int, ...] = (128, 128, 128)
+    schedule: Schedule = Schedule(epochs=150, batch=128, learning_rate=5e-3, patience=30)
+
+    def fit(
+        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
+    ) -> FittedPredictor:
+        """Fits one network on all tokens."""
+        if samples.is_field:
+            raise InputError("`predictor` must not be an MLPPredictor for fields; use StencilPredictor or ConvPredictor.")
+        inputs = samples.x[0].numel()
+        assert samples.y is not None
+        outputs = samples.classes or samples.y.shape[-1]
+
+        def make(generator: torch.Generator) -> nn.Module:
+            return VectorMLP(inputs, outputs, hidden=self.hidden, generator=generator)
+
+        return fit_module(
+            make, samples, train, held_out, self.schedule,
+            kind=f"MLP {'-'.join(map(str, self.hidden))}", reach=0.0, seed=seed, progress=progress,
+        )  # fmt: skip

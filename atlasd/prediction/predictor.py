@@ -1,0 +1,73 @@
+"""Predictors: what stands in for the unknown map, how it is asked for and what comes back."""
+
+from __future__ import annotations
+
+__all__ = ["FittedPredictor", "Predictor", "PredictorSpec"]
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from atlasd.prediction.samples import Samples
+from atlasd.runtime.progress import Progress
+
+
+class Predictor(Protocol):
+    """Anything callable and differentiable: inputs `(B, K, *in)` to outputs `(B, K, *out)`."""
+
+    def __call__(self, x: Tensor, /) -> Tensor:
+        """The outputs of all charts."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedPredictor:
+    """A predictor with what is known about it.
+
+    Arguments:
+        function: Inputs `(B, K, *in)` to outputs `(B, K, *out)`; logits for classes.
+        kind: Its name for people.
+        skill: Share of the held-out error of the best trivial model that it removes, pooled over charts.
+        chart_skill: The same per chart, with shape `(K,)`.
+        reach: Radius of its receptive field in pixels.
+        classes: Number of classes, 0 for regression.
+        samples: Samples it was fitted to.
+        seconds: Time the fit took.
+        curves: Training curves.
+        untrained: Makes a predictor of the same kind with random weights, from a generator.
+    """
+
+    function: Callable[[Tensor], Tensor]
+    kind: str
+    skill: float
+    chart_skill: Tensor
+    reach: float
+    classes: int = 0
+    samples: int = 0
+    seconds: float = 0.0
+    curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    untrained: Callable[[torch.Generator], Callable[[Tensor], Tensor]] | None = None
+
+    def __call__(self, x: Tensor, /) -> Tensor:
+        return self.function(x)
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """Outputs in the space in which they are compared: probabilities for classes."""
+        return compared(self.function, self.classes)(x)
+
+
+def compared(function: Callable[[Tensor], Tensor], classes: int) -> Callable[[Tensor], Tensor]:
+    """The function itself, or its probabilities where it gives class logits on axis 2."""
+    return (lambda x: torch.softmax(function(x), dim=2)) if classes else function
+
+
+@runtime_checkable
+class PredictorSpec(Protocol):
+    """A recipe for a predictor; `fit_predictor` carries it out."""
+
+    def fit(
+        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
+    ) -> FittedPredictor:
+        """Fits all charts together on `train`, and measures skill on `held_out`."""

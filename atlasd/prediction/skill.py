@@ -1,0 +1,89 @@
+"""Held-out skill of a predictor against the best trivial models."""
+
+from __future__ import annotations
+
+__all__ = ["Skill", "measure_skill"]
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from atlasd.prediction.samples import Samples
+from atlasd.prediction.trivial import chart_skill, fit_pointwise, pooled_skill
+
+
+@dataclass(frozen=True, eq=False)
+class Skill:
+    """Skill per chart, with shape `(K,)`, and pooled."""
+
+    charts: Tensor
+    pooled: float
+
+
+def measure_skill(
+    function: Callable[[Tensor], Tensor],
+    samples: Samples,
+    train: Tensor,
+    held_out: Tensor,
+    *,
+    batch: int = 64,
+    limit: int = 512,
+) -> Skill:
+    """Compares held-out errors with those of a constant and, on fields, of the best pointwise map.
+
+    Arguments:
+        function: The predictor, giving logits for classes.
+        samples: The data.
+        train: Indices that the trivial models may see.
+        held_out: Indices that judge.
+        batch: Samples read together.
+        limit: The most samples looked at on each side.
+    """
+    train, held_out = train[:limit], held_out[:limit]
+    if samples.classes:
+        return _class_skill(function, samples, train, held_out, batch)
+
+    def pairs() -> Iterator[tuple[Tensor, Tensor]]:
+        for index in train.split(batch):
+            yield samples.inputs(index), samples.targets(index)
+
+    mean = sum(y.double().sum(0) for _, y in pairs()) / len(train)
+    assert isinstance(mean, Tensor)
+    if samples.is_field:  # a constant may not depend on the pixel
+        mean = mean.flatten(2).mean(-1)[(..., *([None] * samples.size))]
+    pointwise = fit_pointwise(pairs) if samples.is_field else None
+    totals = torch.zeros(3, len(samples.atlas), dtype=torch.float64)
+    with torch.no_grad():
+        for index in held_out.split(batch):
+            x, y = samples.inputs(index), samples.targets(index)
+            guesses = [function(x), mean.expand_as(y)]
+            if pointwise is not None:
+                guesses.append(pointwise(x, tuple(y.shape[3:])))
+            for row, guess in enumerate(guesses):
+                totals[row] += (guess - y).double().square().flatten(2).mean(-1).sum(0)
+    charts = chart_skill(totals[0], totals[1], totals[2] if pointwise is not None else None)
+    return Skill(charts, pooled_skill(charts))
+
+
+def _class_skill(
+    function: Callable[[Tensor], Tensor], samples: Samples, train: Tensor, held_out: Tensor, batch: int
+) -> Skill:
+    """Share of the entropy of the class frequencies that is explained."""
+    counts = torch.zeros(len(samples.atlas), samples.classes, dtype=torch.float64)
+    for index in train.split(batch):
+        one_hot = functional.one_hot(samples.targets(index), samples.classes).double()
+        counts += one_hot.movedim(1, 0).flatten(1, -2).sum(1)
+    prior = ((counts + 0.5) / (counts + 0.5).sum(-1, keepdim=True)).log()
+    totals = torch.zeros(2, len(samples.atlas), dtype=torch.float64)
+    with torch.no_grad():
+        for index in held_out.split(batch):
+            target = samples.targets(index)  # (B, K, *pixels)
+            logits = torch.log_softmax(function(samples.inputs(index)).double(), dim=2)
+            for row, guess in enumerate((logits, prior[None, :, :, *([None] * (target.ndim - 2))].expand_as(logits))):
+                chosen = guess.gather(2, target.unsqueeze(2)).squeeze(2)
+                totals[row] -= chosen.flatten(2).mean(-1).sum(0) if chosen.ndim > 2 else chosen.sum(0)
+    charts = chart_skill(totals[0], totals[1])
+    return Skill(charts, pooled_skill(charts))

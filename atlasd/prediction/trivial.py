@@ -1,0 +1,97 @@
+"""The best trivial models: a constant, and a map that looks at one pixel only."""
+
+from __future__ import annotations
+
+__all__ = ["PointwisePart", "chart_skill", "fit_pointwise", "pooled_skill"]
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+def centre_crop(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The middle of the last axes of `x`, with spatial shape `shape`."""
+    for axis, size in enumerate(shape):
+        dim = axis - len(shape)
+        x = x.narrow(dim, (x.shape[dim] - size) // 2, size)
+    return x
+
+
+@dataclass(frozen=True, eq=False)
+class PointwisePart:
+    """The part of a map that is a polynomial of the input at the same pixel.
+
+    Such a part commutes with every motion of the plane; what is left over is what can be tested.
+
+    Arguments:
+        coefficients: Per chart, with shape `(K, 1 + 3 C, C')`.
+        shift: Mean of each input channel, `(K, C)`.
+        scale: Standard deviation of each input channel, `(K, C)`.
+    """
+
+    coefficients: Tensor
+    shift: Tensor
+    scale: Tensor
+    dimensions: int = 2
+
+    def __call__(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Values `(B, K, C', *shape)` for inputs `(B, K, C, *in)`."""
+        features = _features(centre_crop(x, shape), self.shift.to(x.dtype), self.scale.to(x.dtype))
+        return torch.einsum("kfo,bkf...->bko...", self.coefficients.to(x.dtype), features)
+
+
+def _features(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """1, u, u^2, u^3 of every standardised channel: `(B, K, C, *S)` to `(B, K, 1 + 3 C, *S)`."""
+    ones = [1] * (x.ndim - 3)
+    u = (x - shift.reshape(*shift.shape, *ones)) / scale.reshape(*scale.shape, *ones)
+    return torch.cat([torch.ones_like(u[:, :, :1]), u, u * u, u * u * u], dim=2)
+
+
+def fit_pointwise(batches: Callable[[], Iterable[tuple[Tensor, Tensor]]], weight: Tensor | None = None) -> PointwisePart:
+    """Least squares of outputs on polynomials of the input at the same pixel, in two streamed passes.
+
+    Arguments:
+        batches: Called twice; yields inputs `(B, K, C, *in)` and outputs `(B, K, C', *out)`.
+        weight: Weights of the output pixels, with the spatial shape of the outputs.
+    """
+    count, first, second = 0, torch.tensor(0.0), torch.tensor(0.0)
+    for x, y in batches():
+        u = centre_crop(x, tuple(y.shape[3:])).double().movedim(2, 0).flatten(3)  # (C, B, K, Q)
+        count += u.shape[1] * u.shape[3]
+        first, second = first + u.sum((1, 3)), second + u.square().sum((1, 3))
+    shift = (first / count).mT
+    scale = (second / count - (first / count).square()).clamp_min(1e-24).sqrt().mT
+    gram, right = torch.tensor(0.0), torch.tensor(0.0)
+    dimensions = 2
+    for x, y in batches():
+        dimensions = y.ndim - 3
+        f = _features(centre_crop(x, tuple(y.shape[3:])).double(), shift, scale)
+        w = torch.ones(y.shape[3:], dtype=torch.float64) if weight is None else weight.double()
+        gram = gram + torch.einsum("bkfq,bkgq->kfg", (f * w).flatten(3), f.flatten(3))
+        right = right + torch.einsum("bkfq,bkoq->kfo", (f * w).flatten(3), y.double().flatten(3))
+    size = gram.shape[-1]
+    ridge = 1e-10 * gram.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(1e-30)
+    solved = torch.linalg.solve(gram + ridge[:, None, None] * torch.eye(size, dtype=torch.float64), right)
+    return PointwisePart(solved, shift, scale, dimensions)
+
+
+def chart_skill(error: Tensor, constant: Tensor, pointwise: Tensor | None = None) -> Tensor:
+    """Share of the best trivial model's error that is removed, per chart: 1 is perfect, 0 is none.
+
+    Arguments:
+        error: Held-out error of the predictor, `(K,)`.
+        constant: Held-out error of the best constant.
+        pointwise: Held-out error of the best pointwise map, where there is one.
+    """
+    trivial = constant if pointwise is None else torch.minimum(constant, pointwise)
+    # Where a trivial model is already exact there is nothing to be skilled at.
+    exact = trivial <= 1e-9 * torch.maximum(constant, torch.tensor(1e-30, dtype=constant.dtype))
+    exact |= constant <= 1e-30
+    return torch.where(exact, 0.0, 1 - error / trivial.clamp_min(1e-300)).clamp(-1.0, 1.0)
+
+
+def pooled_skill(skills: Tensor) -> float:
+    """The skill of the better half of the charts: a chart over an obstacle must not hide the others."""
+    return float(skills.median()) if skills.numel() % 2 else float(skills.sort().values[skills.numel() // 2])

@@ -1,0 +1,81 @@
+"""Progress: the library reports it, the caller decides whether it is shown."""
+
+from __future__ import annotations
+
+__all__ = ["Progress", "Silent", "Terminal"]
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Progress(Protocol):
+    """Tells somebody how far long work has come."""
+
+    def track(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
+        """Yields the items and counts them."""
+
+    def say(self, message: str) -> None:
+        """Says one line."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def track(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
+        """Yields the items."""
+        yield from items
+
+    def say(self, message: str) -> None:
+        """Keeps quiet."""
+
+
+class Terminal:
+    """Shows bars with the time left on standard error; plain lines where that is not a terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
+
+        self._console = Console(stderr=True)
+        self._bars = Bars(
+            TextColumn("{task.description:<28}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+
+    def __enter__(self) -> Terminal:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def track(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
+        """Yields the items behind a bar."""
+        if total is None and hasattr(items, "__len__"):
+            total = len(items)
+        self._bars.start()  # a bar may be asked for outside the context, by `discover(progress=True)`
+        task = self._bars.add_task(label, total=total)
+        try:
+            for item in items:
+                yield item
+                self._bars.advance(task)
+        finally:
+            self._bars.remove_task(task)
+            if not self._bars.tasks:
+                self._bars.stop()
+
+    def say(self, message: str) -> None:
+        """Writes one line."""
+        self._console.print(message, highlight=False)
