@@ -51,6 +51,9 @@ def null_rows(matrix: Tensor, tolerance: float) -> Tensor:
     r"""Right singular vectors of `matrix` `(m, d)` whose singular value is at most `tolerance`, as rows."""
     if matrix.shape[0] == 0 or matrix.shape[1] == 0:
         return torch.eye(matrix.shape[1], dtype=matrix.dtype, device=matrix.device)
+    if matrix.shape[0] > matrix.shape[1]:
+        # The left factor of a tall matrix is large and not needed.
+        matrix = torch.linalg.qr(matrix, mode="r").R
     _, values, vectors = torch.linalg.svd(matrix, full_matrices=True)
     return vectors[int((values > tolerance).sum()) :]
 

@@ -1,0 +1,246 @@
+r"""The name of an algebra up to conjugation, with the evidence for it."""
+
+from __future__ import annotations
+
+__all__ = ["Identification", "identify"]
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import exp, inf, log
+from typing import Any
+
+import torch
+
+from atlasd.algebra.catalogue import Entry, catalogue
+from atlasd.algebra.conjugacy import Conjugation, fit_conjugations
+from atlasd.algebra.evidence import describe_eigenvalues, gather
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.errors import InputError
+
+# A span with more of its brackets outside is near no algebra; 3 % of noise gives at most about 0.15.
+_LARGEST_CLOSURE_ERROR = 0.3
+_STARTS, _MORE_STARTS = 8, 24
+# Prior scale of the condition number of the conjugation, in the score.
+_SPREAD_WEIGHT = 6.0
+# Log-odds below which two names are not told apart.
+_LEAST_MARGIN = 1.0
+_LARGEST_MARGIN = 999.0
+
+
+@dataclass(frozen=True, eq=False)
+class Identification:
+    r"""A name and why.
+
+    Attributes:
+        name: The name, `trivial`, or `unknown (...)`.
+        dimension: Dimension of the algebra.
+        closure_error: Share of the brackets outside the span, as given.
+        signature: Killing form: numbers of positive, negative and zero eigenvalues.
+        forms: What is preserved, in words.
+        residual: Root-mean-square sine between the span and the named algebra's nearest conjugate.
+        second: The second-best name of the same dimension, empty if there is none.
+        margin: Log-odds of the name against `second`, at most 999; 0 if unknown.
+        confidence: From 0 (unknown) to 1.
+        invariants: Numbers that conjugation does not change; see :mod:`atlasd.algebra.evidence`.
+        algebra: The named algebra's conjugate nearest to the span, free of noise; `None` if unknown.
+        conjugation: S with `algebra` = S (catalogue) S^-1, with shape `(n, n)`; `None` if unknown.
+
+    Example:
+        >>> from atlasd.algebra.known_algebras import so
+        >>> found = identify(so(1, 3))
+        >>> found.name, found.signature, found.forms
+        ('so(1,3)', (3, 3, 0), '1 symmetric, 0 antisymmetric')
+    """
+
+    name: str
+    dimension: int
+    closure_error: float
+    signature: tuple[int, int, int]
+    forms: str = ""
+    residual: float = 0.0
+    second: str = ""
+    margin: float = 0.0
+    confidence: float = 0.0
+    invariants: dict[str, Any] = field(default_factory=dict)
+    algebra: LieAlgebra | None = None
+    conjugation: torch.Tensor | None = None
+
+    @property
+    def known(self) -> bool:
+        r"""Whether a name was found."""
+        return not self.name.startswith("unknown")
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.name}  (confidence {self.confidence:.2f})",
+            f"  dimension {self.dimension}, closure error {self.closure_error:.3g}, "
+            f"Killing signature {self.signature}, invariant forms: {self.forms or 'none'}",
+        ]
+        fixed = self.invariants.get("fixed_vectors", 0)
+        if fixed:
+            lines.append(f"  fixed vectors: {fixed}")
+        if self.second:
+            lines.append(f"  residual {self.residual:.3g}, log-odds {self.margin:.1f} against {self.second}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    r"""An entry of the catalogue, fitted."""
+
+    entry: Entry
+    fit: Conjugation
+
+    @property
+    def variance(self) -> float:
+        r"""Estimated noise variance per entry of an orthonormal frame."""
+        return self.fit.residual**2 / max(self.entry.codimension, 1)
+
+    def score(self, variance: float) -> float:
+        r"""Twice the negative log evidence: misfit, number of parameters, and an unlikely conjugation."""
+        k, n = self.entry.algebra.dimension, self.entry.algebra.size
+        observations = max(k * (n * n - k), 2)
+        penalty = self.entry.orbit * log(observations) + _SPREAD_WEIGHT * self.fit.spread**2
+        return self.fit.residual**2 / variance + penalty
+
+    def excess(self, noise: float) -> float:
+        r"""Misfit in units of the largest that `noise` explains; above 1 the name is refused."""
+        codimension = self.entry.codimension
+        if codimension == 0:
+            return 0.0
+        # With few equations to satisfy, a random span satisfies them by chance: be strict there.
+        factor = {1: 5 / 3, 2: 2.3}.get(codimension, 3.0)
+        limit = factor * noise / self.entry.algebra.size * codimension**0.5
+        # With S this ill-conditioned the algebra cannot be told from one it contracts to.
+        contraction = self.fit.residual * exp(2 * self.fit.spread) / 2
+        return max(self.fit.residual / limit, contraction, self.fit.spread / log(100.0))
+
+
+def identify(value: Any, noise: float = 0.03) -> Identification:
+    r"""Names an algebra, or a group, up to conjugation in GL(n, R).
+
+    Every catalogue entry of the right dimension is conjugated as near to the span as it will go. The name is
+    that of the entry with the best evidence, if `noise` explains its misfit; otherwise `unknown`.
+
+    Arguments:
+        value: A :class:`LieAlgebra` or a `Group`.
+        noise: Relative Frobenius error to expect in each generator. Larger values name more and
+            risk more: a single random 2 x 2 matrix is within 3 % of a traceless one now and then.
+
+    Returns:
+        The name with its evidence.
+
+    Example:
+        >>> from atlasd.algebra.known_algebras import so
+        >>> torch.manual_seed(0)
+        <torch._C.Generator object at ...>
+        >>> identify(so(1, 2).adjoint(torch.eye(3) + 0.3 * torch.randn(3, 3))).name
+        'so(1,2)'
+    """
+    if not 0 < noise < 0.3:
+        raise InputError(f"`noise` must lie between 0 and 0.3, got {noise}; 0.03 means 3 per cent.")
+    if hasattr(value, "algebra"):
+        from atlasd.algebra.components import identify_group
+
+        return identify_group(value, identify(value.algebra, noise))
+    if not isinstance(value, LieAlgebra):
+        raise InputError(
+            f"`value` must be a LieAlgebra or a Group, got {type(value).__name__}; "
+            "wrap the basis in LieAlgebra."
+        )
+    if value.dimension == 0:
+        return Identification("trivial", 0, 0.0, (0, 0, 0), forms="all", confidence=1.0)
+    closure_error = value.closure_error()
+    candidates = _ranked(value, noise, closure_error)
+    accepted = [candidate for candidate in candidates[:1] if candidate.excess(noise) <= 1]
+    if not accepted:
+        return _unknown(value, closure_error, candidates)
+    best, margin = candidates[0], _margin(candidates)
+    if margin < _LEAST_MARGIN:
+        return _unknown(value, closure_error, candidates, ambiguous=True)
+    invariants = _entry_invariants(best.entry)
+    return Identification(
+        name=best.entry.name,
+        dimension=value.dimension,
+        closure_error=closure_error,
+        signature=invariants["killing_signature"],
+        forms=_describe_forms(invariants),
+        residual=best.fit.residual / value.dimension**0.5,
+        second=candidates[1].entry.name if len(candidates) > 1 else "",
+        margin=margin,
+        confidence=(1 - best.excess(noise) ** 2 / 2) * (1 - exp(-margin)),
+        invariants=dict(invariants),
+        algebra=LieAlgebra(best.fit.frame),
+        conjugation=best.fit.matrix,
+    )
+
+
+def _ranked(algebra: LieAlgebra, noise: float, closure_error: float) -> list[_Candidate]:
+    r"""The entries of the same dimension, fitted, the best evidence first."""
+    entries = [entry for entry in catalogue(algebra.size) if entry.algebra.dimension == algebra.dimension]
+    if not entries or closure_error > _LARGEST_CLOSURE_ERROR:
+        return []
+    candidates: list[_Candidate] = []
+    for starts in (_STARTS, _MORE_STARTS):
+        sources = [entry.algebra.frame().to(algebra.basis.device) for entry in entries]
+        fits = fit_conjugations(algebra.frame(), sources, starts)
+        candidates = [_Candidate(entry, fit) for entry, fit in zip(entries, fits, strict=True)]
+        # Below this the noise is rounding, and its size says nothing.
+        variance = max(min(candidate.variance for candidate in candidates), 1e-10)
+        candidates.sort(key=lambda candidate: candidate.score(variance))
+        if candidates[0].excess(noise) <= 1:
+            break
+    return candidates
+
+
+def _margin(candidates: list[_Candidate]) -> float:
+    if len(candidates) < 2:
+        return _LARGEST_MARGIN
+    variance = max(min(candidate.variance for candidate in candidates), 1e-10)
+    return min((candidates[1].score(variance) - candidates[0].score(variance)) / 2, _LARGEST_MARGIN)
+
+
+def _unknown(
+    algebra: LieAlgebra, closure_error: float, candidates: list[_Candidate], ambiguous: bool = False
+) -> Identification:
+    # Far from closed, the nearest algebra is nobody's claim.
+    described = algebra if closure_error > _LARGEST_CLOSURE_ERROR else algebra.nearest_algebra()
+    invariants = gather(described)
+    if ambiguous:
+        why = f"{candidates[0].entry.name} or {candidates[1].entry.name}"
+    elif closure_error > _LARGEST_CLOSURE_ERROR:
+        why = f"closure error {closure_error:.2f}"
+    elif algebra.dimension == 1:
+        values = invariants["eigenvalues"]
+        listed = ", ".join(_show(value) for value in values)
+        why = f"{describe_eigenvalues(values)}, eigenvalues {listed}"
+    else:
+        series = "-".join(str(dimension) for dimension in invariants["derived_series"])
+        signature = "-".join(str(count) for count in invariants["killing_signature"])
+        why = f"derived series {series}, centre {invariants['centre']}, Killing signature {signature}"
+    nearest = candidates[0] if candidates else None
+    return Identification(
+        name=f"unknown (dim {algebra.dimension}, {why})",
+        dimension=algebra.dimension,
+        closure_error=closure_error,
+        signature=invariants["killing_signature"],
+        forms=_describe_forms(invariants),
+        residual=nearest.fit.residual / algebra.dimension**0.5 if nearest else inf,
+        second=nearest.entry.name if nearest else "",
+        invariants=invariants,
+    )
+
+
+@lru_cache(maxsize=512)
+def _entry_invariants(entry: Entry) -> dict[str, Any]:
+    return gather(entry.algebra)
+
+
+def _describe_forms(invariants: dict[str, Any]) -> str:
+    return f"{invariants['symmetric_forms']} symmetric, {invariants['antisymmetric_forms']} antisymmetric"
+
+
+def _show(value: complex) -> str:
+    if value.imag == 0:
+        return f"{value.real:.3g}"
+    return f"{value.real:.3g}{value.imag:+.3g}i"
