@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.finite import FiniteGroup
-from atlasd.algebra.nearest import orthogonal_parts, whole_orthogonal
+from atlasd.algebra.nearest import gap, orthogonal_parts, whole_orthogonal
 from atlasd.errors import InputError
 
 if TYPE_CHECKING:
@@ -156,9 +156,9 @@ def _several_name(group: Group, algebra_name: str) -> tuple[str | None, Evidence
     form = whole_orthogonal(frame.numpy())
     if form is None:
         return None, {}
-    gaps, oriented = orthogonal_parts(blocks.numpy(), *form)
+    left_over, oriented = orthogonal_parts(blocks.numpy(), *form)
     signs = form[1].tolist()
-    evidence: Evidence = {"metric_gap": float(gaps.max())}
+    evidence: Evidence = {"metric_gap": float(gap(left_over).max())}
     if evidence["metric_gap"] > group.tolerance:
         return None, evidence
     if "," not in argument:

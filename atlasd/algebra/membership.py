@@ -7,11 +7,20 @@ __all__ = ["TOLERANCE", "Membership", "in_identity_component", "same_component"]
 from functools import cached_property, lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.algebra.nearest import Array, gap, orthogonal_parts, search, starting_points, whole_orthogonal
+from atlasd.algebra.nearest import (
+    Array,
+    approach,
+    gap,
+    orthogonal_parts,
+    search,
+    starting_points,
+    whole_orthogonal,
+)
 from atlasd.errors import InputError
 
 TOLERANCE = 0.25
@@ -37,7 +46,7 @@ class Membership:
     """
 
     def __init__(self, algebra: LieAlgebra) -> None:
-        basis = algebra.basis.detach().cpu().double().numpy()
+        basis = _closed(algebra).basis.detach().cpu().numpy()
         self.size: int = basis.shape[-1]
         n = self.size
         frame = _orthonormal(basis.reshape(len(basis), n * n))
@@ -63,8 +72,8 @@ class Membership:
 
         Returns:
             The larger of the spectral norms of :math:`h^{-1} g - 1` and :math:`g^{-1} h - 1` for the
-            nearest h found, with shape `(*,)`; infinite where a closed form rules g out. Where g is badly
-            conditioned noise is amplified by its inverse, and the norms are divided by up to 3.
+            nearest h found, with shape `(*,)`; infinite where a closed form rules g out. Where h is so near
+            that only its inverse makes the norms large, twice the relative norm of :math:`g - h` instead.
         """
         if matrices.ndim < 2 or matrices.shape[-2:] != (self.size, self.size):
             raise InputError(
@@ -84,21 +93,44 @@ class Membership:
         if not possible.any():
             return out
         g = g[possible]
-        ease = np.clip(np.sqrt(values[possible, 0] / values[possible, -1]) / 2, 1.0, 3.0)
-        roots = np.linalg.det(g) ** (1 / self.size)
+        roots = np.linalg.det(g)[:, None, None] ** (1 / self.size)
         if self._scales:
-            g = g / roots[:, None, None]
+            g, roots = g / roots, np.ones_like(roots)
+        excluded: npt.NDArray[np.bool_] = np.zeros(len(g), dtype=bool)
         if self._special:
-            gaps = np.zeros(len(g)) if self._scales else np.maximum(np.abs(roots - 1), np.abs(1 / roots - 1))
+            left_over = roots * np.eye(self.size)
         elif not len(self._frame):
-            gaps = gap(g)
+            left_over = g
         elif self._form is not None:
-            gaps, oriented = orthogonal_parts(g, *self._form)
-            gaps = np.where(oriented.all(axis=1), gaps, np.inf)
+            left_over, oriented = orthogonal_parts(g, *self._form)
+            excluded = ~np.asarray(oriented.all(axis=1))
         else:
-            gaps = search(g, self._frame, self._starts)
-        out[possible] = gaps / ease
+            left_over = search(g, self._frame, self._starts)
+        out[possible] = np.where(excluded, np.inf, _residual(g, left_over, self._frame))
         return out
+
+
+def _closed(algebra: LieAlgebra) -> LieAlgebra:
+    r"""The nearest algebra: a noisy span that is not closed would generate a far larger group."""
+    if algebra.dimension < 2 or algebra.closure_error() < 1e-6:
+        return algebra
+    nearest = algebra.nearest_algebra()
+    return nearest if nearest.closure_error() < 1e-6 and nearest.distance(algebra) < 0.2 else algebra
+
+
+def _residual(g: Array, left_over: Array, frame: Array) -> Array:
+    r"""The residual of `g` = h `left_over`, each `(M, n, n)`, with h in the group."""
+    residuals = gap(left_over)
+    ill = (np.linalg.cond(g) > 4) & (residuals > 0.1)
+    if not ill.any() or not len(frame):
+        return residuals
+    # Noise is a share of g, and the inverse of an ill-conditioned h makes much more of it: what counts
+    # here is g - h, as long as nothing is turned over, as it would be in another component.
+    g, h = g[ill], approach(g[ill], (g @ np.linalg.inv(left_over))[ill], frame)
+    upright = (np.linalg.eigvals(np.linalg.solve(h, g)).real > 0).all(axis=-1)
+    shares = np.linalg.norm(g - h, axis=(-2, -1)) / np.linalg.norm(g, axis=(-2, -1))
+    residuals[ill] = np.where(upright, np.minimum(residuals[ill], 2 * shares), residuals[ill])
+    return residuals
 
 
 def in_identity_component(algebra: LieAlgebra, g: Tensor, tolerance: float = TOLERANCE) -> bool:

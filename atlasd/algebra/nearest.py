@@ -5,7 +5,7 @@ Everything here is numpy: torch takes several times longer per call and starts i
 
 from __future__ import annotations
 
-__all__ = ["Array", "gap", "orthogonal_parts", "search", "starting_points", "whole_orthogonal"]
+__all__ = ["Array", "approach", "gap", "orthogonal_parts", "search", "starting_points", "whole_orthogonal"]
 
 from typing import TypeAlias
 
@@ -67,16 +67,19 @@ def orthogonal_parts(g: Array, coordinates: Array, signs: Array) -> tuple[Array,
         signs: -1 and 1, with shape `(n,)`.
 
     Returns:
-        The gaps, with shape `(M,)`, and whether the nearest keeps the orientation of the negative and of
-        the positive part, with shape `(M, 2)`; together the two answers name its component.
+        What is left over, :math:`h^{-1} g` for the nearest h, with shape `(M, n, n)`, and whether h keeps
+        the orientation of the negative and of the positive part, with shape `(M, 2)`; together the two
+        answers name its component.
     """
-    g = coordinates @ g @ np.linalg.inv(coordinates)
+    back = np.linalg.inv(coordinates)
+    g = coordinates @ g @ back
     h = g
     # Newton's iteration for the generalised polar factor: the fixed points preserve the form.
     for _ in range(8):
         h = 0.5 * (h + signs[:, None] * _inverse(h).swapaxes(-2, -1) * signs)
     blocks = [h[:, signs == sign][:, :, signs == sign] for sign in (-1, 1)]
-    return gap(_inverse(h) @ g), np.stack([np.linalg.det(block) > 0 for block in blocks], axis=1)
+    oriented = np.stack([np.linalg.det(block) > 0 for block in blocks], axis=1)
+    return back @ _inverse(h) @ g @ coordinates, oriented
 
 
 def starting_points(frame: Array, count: int = 48) -> Array:
@@ -110,17 +113,26 @@ def _exp(a: Array) -> Array:
 
 
 def search(g: Array, frame: Array, starts: Array, rounds: int = 2) -> Array:
-    r"""Gap from each of `g`, `(M, n, n)`, to the nearest product of exponentials found."""
-    gaps = np.full(len(g), np.inf)
+    r"""Looks for the nearest product h of exponentials to each of several matrices.
+
+    Arguments:
+        g: Matrices, with shape `(M, n, n)`.
+        frame: Orthonormal generators, with shape `(k, n, n)`.
+        starts: Elements to start from, with shape `(S, n, n)`.
+        rounds: How often to start again from where the search stalled.
+
+    Returns:
+        What is left over, :math:`h^{-1} g`, with shape `(M, n, n)`.
+    """
+    best = g.copy()
     active = np.arange(len(g))
     for _ in range(rounds):
-        # A round starts from where the last one stalled, moved by elements of the group.
-        g[active] = _descend(starts @ g[active, None], frame)
-        gaps[active] = np.minimum(gaps[active], gap(g[active]))
-        active = active[gaps[active] > 0.1]
+        found = _descend(starts @ best[active, None], frame)
+        best[active] = np.where((_cost(found) < _cost(best[active]))[:, None, None], found, best[active])
+        active = active[gap(best[active]) > 0.1]
         if not len(active):
             break
-    return gaps
+    return best
 
 
 def _descend(d: Array, frame: Array, keep: int = 6, steps: int = 24) -> Array:
@@ -146,6 +158,23 @@ def _descend(d: Array, frame: Array, keep: int = 6, steps: int = 24) -> Array:
             if not len(active):
                 break
     return d[np.arange(len(d)), cost.argmin(axis=1)]
+
+
+def approach(g: Array, h: Array, frame: Array, steps: int = 8) -> Array:
+    r"""Moves elements h, `(M, n, n)`, along the group to lower the plain distance from `g`, `(M, n, n)`."""
+    k = len(frame)
+    distance = np.linalg.norm(g - h, axis=(-2, -1))
+    for _ in range(steps):
+        moves = (h[:, None] @ frame).reshape(len(h), k, -1)
+        gram = moves @ moves.swapaxes(-2, -1)
+        ridge = 1e-6 * np.trace(gram, axis1=-2, axis2=-1)[:, None, None] * np.eye(k)
+        a = np.linalg.solve(gram + ridge, moves @ (g - h).reshape(len(h), -1, 1))[..., 0]
+        a *= np.minimum(1.0, 4.0 / np.maximum(np.linalg.norm(a, axis=-1, keepdims=True), 1e-12))
+        trial = h @ _exp(np.tensordot(a, frame, axes=1))
+        trial_distance = np.linalg.norm(g - trial, axis=(-2, -1))
+        h = np.where((trial_distance < distance)[:, None, None], trial, h)
+        distance = np.minimum(distance, trial_distance)
+    return h
 
 
 def _cost(d: Array) -> Array:

@@ -97,7 +97,8 @@ TABLE = [
     ("torus across", TORUS, turn(np.pi, 4, 1, 2), False),
     ("wound circle", WOUND, turn(2.5, 4, 0, 1) @ turn(7.5, 4, 2, 3), True),
     ("wound circle, half", WOUND, diag(-1, -1, 1, 1), False),
-    ("shear", SHEAR, [[1, 5], [0, 1]], True),
+    ("shear", SHEAR, [[1, 2], [0, 1]], True),
+    ("long shear", SHEAR, [[1, 5], [0, 1]], True),
     ("shear transposed", SHEAR, [[1, 0], [2, 1]], False),
     ("shear -1", SHEAR, diag(-1, -1), False),
     ("Borel upper", known.borel(2), [[2, 1], [0, 0.5]], True),
@@ -117,6 +118,8 @@ TABLE = [
     ("trivial identity", known.trivial(2), diag(1, 1), True),
     ("trivial turn", known.trivial(2), turn(2 * np.pi / 12), False),
 ]
+# Two per cent of noise make a slow rotation of the shear, which no longer comes within 10 % of a long one.
+LARGEST_NOISE = {"long shear": 0.01}
 IDS = [row[0] for row in TABLE]
 
 
@@ -139,6 +142,7 @@ def disturb(matrix, noise, seed):
 @pytest.mark.parametrize(("name", "algebra", "matrix", "member"), TABLE, ids=IDS)
 def test_table(name, algebra, matrix, member, noise):
     matrix = torch.as_tensor(matrix, dtype=torch.float64)
+    noise = min(noise, LARGEST_NOISE.get(name, noise))
     for seed in range(4):
         s = conjugator(algebra.size, seed) if seed else torch.eye(algebra.size, dtype=torch.float64)
         g = disturb(s @ matrix @ torch.linalg.inv(s), noise, seed)
