@@ -1,0 +1,82 @@
+"""Experiments that can be run by name; each one is imported only when it is asked for."""
+
+from __future__ import annotations
+
+__all__ = ["EXPERIMENTS", "Experiment", "find_experiment"]
+
+import difflib
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from atlasd.errors import InputError
+
+if TYPE_CHECKING:
+    from atlasd.experiments.config import Config
+    from atlasd.experiments.record import Run
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One entry of the register.
+
+    Arguments:
+        name: What to write after `atlasd run`.
+        description: One line for `atlasd list`.
+        module: Where `CONFIG`, the class of its configuration, and `run` are.
+    """
+
+    name: str
+    description: str
+    module: str
+
+    def config(self) -> type[Config]:
+        """The class of its configuration."""
+        return importlib.import_module(self.module).CONFIG
+
+    def configure(self, settings: Sequence[str] = ()) -> Config:
+        """Its configuration, from `key=value` texts."""
+        from atlasd.experiments.config import parse_settings
+
+        return parse_settings(self.config(), settings)
+
+    def runner(self) -> Run:
+        """The function that does the work."""
+        return importlib.import_module(self.module).run
+
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    Experiment(
+        "heat",
+        "heat flow around a hot block: O(2) in every chart, nothing globally",
+        "atlasd.experiments.heat",
+    ),
+    Experiment("d4", "abs(x) + abs(y): the eight symmetries of the square", "atlasd.experiments.d4"),
+    Experiment(
+        "arctan",
+        "arctan((y + 0.1) / x): the identity and an approximate half-turn",
+        "atlasd.experiments.arctan",
+    ),
+    Experiment("toy", "functions with a known exact group, chosen by name=...", "atlasd.experiments.toys"),
+)
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name.
+
+    Example:
+        >>> find_experiment("d4").description
+        'abs(x) + abs(y): the eight symmetries of the square'
+        >>> find_experiment("heet")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        atlasd.errors.InputError: unknown experiment 'heet', did you mean 'heat'? ...
+    """
+    names = [e.name for e in EXPERIMENTS]
+    for experiment in EXPERIMENTS:
+        if experiment.name == name:
+            return experiment
+    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.65)
+    hint = f", did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
+    raise InputError(f"unknown experiment {name!r}{hint} `atlasd list` shows all: {', '.join(names)}.")

@@ -1,0 +1,1 @@
+"""Figures, tables and pages that show a discovery."""

@@ -1,0 +1,59 @@
+"""arctan((y + 0.1) / x): the identity is exact, the half-turn only nearly a symmetry."""
+
+from __future__ import annotations
+
+__all__ = ["CONFIG", "ArctanConfig", "run"]
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from atlasd.datasets.toys import toy
+from atlasd.discovery.result import Discovery
+from atlasd.experiments.config import option
+from atlasd.experiments.paper import paper_figures
+from atlasd.experiments.record import Extras
+from atlasd.experiments.toys import FunctionConfig, discover_toy, element_errors
+from atlasd.runtime.progress import Progress
+
+# An element this far from the half-turn is another one.
+_NEAR_DEG = 20.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArctanConfig(FunctionConfig):
+    """Settings of the arctan experiment."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "cpu": {},
+        "paper": {"cosets": "gradient", "starts": 256, "top": 24},
+    }
+
+    top: int = option(24, "starts kept before duplicates are removed", least=1)
+
+
+CONFIG = ArctanConfig
+
+
+def run(config: ArctanConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Finds both elements, the half-turn with its larger error."""
+    function = toy("arctan")
+    found = discover_toy(function, config, seed, progress)
+    identity = torch.eye(2, dtype=torch.float64)
+    errors, nearest = element_errors(found.cosets, torch.stack([identity, -identity]))
+    turns = [k for k, place in enumerate(nearest) if place == 1 and errors[k] <= _NEAR_DEG]
+    best = min(turns, key=lambda k: errors[k], default=None)
+    verdicts = found.verdict.cosets
+    known = best is not None and len(verdicts) == len(found.cosets)
+    metrics = {
+        "group": found.group.name,
+        "dimension": found.group.dimension,
+        "elements": found.group.order,
+        "identity": any(place == 0 and errors[k] <= _NEAR_DEG for k, place in enumerate(nearest)),
+        "half_turn": best is not None,
+        "half_turn_deg": None if best is None else errors[best],
+        "half_turn_error": verdicts[best].error if known and best is not None else None,
+    }
+    return found, Extras(metrics, paper_figures("arctan"))

@@ -1,0 +1,30 @@
+"""abs(x) + abs(y): no continuous symmetry, and the eight elements of D4."""
+
+from __future__ import annotations
+
+__all__ = ["CONFIG", "run"]
+
+from atlasd.datasets.toys import toy
+from atlasd.discovery.result import Discovery
+from atlasd.experiments.paper import paper_figures
+from atlasd.experiments.record import Extras
+from atlasd.experiments.toys import FunctionConfig, discover_toy, element_errors
+from atlasd.runtime.progress import Progress
+
+CONFIG = FunctionConfig
+
+
+def run(config: FunctionConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Finds the elements and measures how far each lies from the nearest true one."""
+    square = toy("d4")
+    found = discover_toy(square, config, seed, progress)
+    errors, nearest = element_errors(found.cosets, square.group.cosets)
+    metrics = {
+        "group": found.group.name,
+        "dimension": found.group.dimension,
+        "elements": found.group.order,
+        "distinct": len(set(nearest)),
+        "largest_error_deg": max(errors),
+        "errors_deg": errors,
+    }
+    return found, Extras(metrics, paper_figures("d4"))

@@ -1,0 +1,155 @@
+"""Heat flow around a hot block: every chart away from it has the symmetry O(2)."""
+
+from __future__ import annotations
+
+__all__ = ["CONFIG", "HeatConfig", "run"]
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+
+from atlasd.algebra.known_algebras import so
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.datasets.heat import heat_atlas, heat_fields, simulate_heat
+from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.discover import discover
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.discovery.result import Discovery
+from atlasd.discovery.spectral import SpectralSearch
+from atlasd.experiments.config import Config, option
+from atlasd.experiments.paper import paper_figures
+from atlasd.experiments.record import Extras
+from atlasd.prediction.neural import ConvPredictor
+from atlasd.prediction.predictor import PredictorSpec
+from atlasd.prediction.stencil import StencilPredictor
+from atlasd.prediction.train import Schedule
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.random import stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeatConfig(Config):
+    """Settings of the heat experiment."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "cpu": {},
+        "paper": {
+            "samples": 10_000,
+            "search": "gradient",
+            "predictor": "conv",
+            "epochs": 10,
+            "robust": False,
+            "learning_rate": 1e-3,
+            "cosets": "gradient",
+            "starts": 16,
+            "top": 8,
+        },
+    }
+
+    preset: Literal["cpu", "paper"] = option(
+        "cpu", "defaults: minutes on two cores, or the paper's own settings"
+    )
+    atlas: Literal["nineteen", "three", "sheared"] = option(
+        "nineteen", "charts; in sheared, one of three is sheared"
+    )
+    initial: Literal["separable", "isotropic"] = option(
+        "separable", "initial fields: the paper's, or plane waves"
+    )
+    samples: int = option(400, "simulated fields", least=8)
+    steps: int = option(50, "steps of the simulator", least=1)
+    search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
+    predictor: Literal["stencil", "conv"] = option("stencil", "what is fitted to each chart")
+    generators: int | Literal["auto"] = option(1, "generators of the gradient search", least=1)
+    similarity: Literal["standard", "cosine"] = option(
+        "standard", "how the gradient search keeps generators apart"
+    )
+    growth: float = option(0.1, "growth factor of the gradient search", least=0)
+    growth_limit: float | None = option(1.0, "growth limit of the gradient search", least=0)
+    weight: float = option(0.05, "weight of the similarity term", least=0)
+    batches: int = option(400, "batches of the gradient search, unless epochs is given", least=1)
+    epochs: int | None = option(None, "passes of the gradient search over the data", least=1)
+    batch: int = option(16, "batch of the gradient search", least=1)
+    learning_rate: float = option(1e-2, "learning rate of the gradient search", least=1e-12)
+    robust: bool = option(True, "weigh charts by their signal to noise in the gradient search")
+    cosets: Literal["normalizer", "gradient"] = option("normalizer", "search for cosets")
+    starts: int = option(64, "random starts of the coset search", least=1)
+    top: int = option(16, "starts kept before duplicates are removed", least=1)
+    normalize: bool = option(True, "keep the determinant of cosets at 1 or -1")
+    tolerance: float = option(
+        0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1
+    )
+
+
+CONFIG = HeatConfig
+
+
+def run(config: HeatConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Simulates the fields and asks for their local symmetry."""
+    progress.say(f"simulating {config.samples} fields, {config.steps} steps")
+    with torch.no_grad():
+        x = heat_fields(config.samples, initial=config.initial, generator=stream(seed, "heat", "fields"))
+        y = simulate_heat(x, steps=config.steps)
+    atlas = heat_atlas(config.atlas)
+    found = discover(
+        x,
+        y,
+        atlas=atlas,
+        predictor=_predictor(config),
+        search=_search(config),
+        cosets=CosetSearch(
+            method=config.cosets, starts=config.starts, top=config.top, normalize=config.normalize
+        ),
+        seed=seed,
+        progress=progress,
+    )
+    radii = atlas.radii
+    assert radii is not None
+    fields = {"input": x[0], "output": y[0], "radii": torch.tensor(radii, dtype=torch.float64)}
+    return found, Extras(_metrics(found), paper_figures(f"heat/{config.atlas}"), fields)
+
+
+def _search(config: HeatConfig) -> SpectralSearch | GradientSearch:
+    if config.search == "spectral":
+        return SpectralSearch(tolerance=config.tolerance)
+    return GradientSearch(
+        generators=config.generators,
+        growth=config.growth,
+        growth_limit=config.growth_limit,
+        similarity=config.similarity,
+        weight=config.weight,
+        steps=config.batches,
+        epochs=config.epochs,
+        batch=config.batch,
+        learning_rate=config.learning_rate,
+        robust=config.robust,
+        tolerance=config.tolerance,
+    )
+
+
+def _predictor(config: HeatConfig) -> PredictorSpec:
+    if config.predictor == "stencil":
+        return StencilPredictor()
+    if config.preset != "paper":
+        return ConvPredictor()
+    # The paper's own network and schedule: every epoch counts, none is cut short.
+    schedule = Schedule(epochs=10, batch=16, learning_rate=1e-3, patience=10)
+    return ConvPredictor(residual=False, smooth=False, schedule=schedule)
+
+
+def _metrics(found: Discovery) -> dict[str, Any]:
+    """Distance from so(2), and what else was found."""
+    return {
+        "angle_deg": span_angle(found.algebra, so(2)),
+        "dimension": found.group.dimension,
+        "cosets": found.group.order,
+        "group": found.group.name,
+        "outliers": [k for k, c in enumerate(found.charts) if c.outlier],
+    }
+
+
+def span_angle(found: LieAlgebra, truth: LieAlgebra) -> float:
+    """Largest principal angle between two spans in degrees, 90 where their dimensions differ."""
+    return math.degrees(math.asin(min(found.distance(truth), 1.0)))

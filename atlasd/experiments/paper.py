@@ -1,0 +1,28 @@
+"""The paper's figures, for comparison only: nothing in the library reads them to decide anything."""
+
+from __future__ import annotations
+
+__all__ = ["paper_figures"]
+
+from collections.abc import Mapping
+from typing import Any
+
+_FIGURES: Mapping[str, Mapping[str, Any]] = {
+    "heat/nineteen": {"angle_deg": 1.67, "dimension": 1, "cosets": 2, "samples": 10_000},
+    "heat/three": {"angle_deg": 10.4, "dimension": 1, "cosets": 2, "samples": 10_000},
+    "heat/sheared": {"angle_deg": 19.5, "dimension": 1, "cosets": 2, "samples": 10_000},
+    "d4": {"elements": 8, "starts": 256, "top": 128},
+    "arctan": {"identity": True, "half_turn": True, "top": 24, "note": "some variability between runs"},
+}
+
+
+def paper_figures(name: str) -> dict[str, Any]:
+    """What the paper reports for an experiment, or the distance of its published generators from the truth.
+
+    Example:
+        >>> paper_figures("heat/nineteen")["angle_deg"]
+        1.67
+        >>> paper_figures("something else")
+        {}
+    """
+    return dict(_FIGURES.get(name, {}))

@@ -1,0 +1,194 @@
+"""Running an experiment and keeping what it found: one directory per run, whole or absent."""
+
+from __future__ import annotations
+
+__all__ = ["Draw", "Extras", "Plan", "Recorded", "Run", "execute", "plan_run", "read_fields"]
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from atlasd.discovery.result import Discovery
+from atlasd.errors import InputError
+from atlasd.experiments import Experiment, find_experiment
+from atlasd.experiments.config import Config
+from atlasd.runtime.files import write_atomically
+from atlasd.runtime.progress import Progress
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What an experiment knows beyond the discovery.
+
+    Arguments:
+        metrics: Distances from the known truth.
+        paper: What the paper reports, for comparison.
+        fields: One sample for the pictures: `input` and `output`, each with shape `(C, H, W)`, and
+            `radii`, the in- and out-radius of the charts. Empty for vectors.
+    """
+
+    metrics: Mapping[str, Any]
+    paper: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Run(Protocol):
+    """What every experiment module offers as `run`."""
+
+    def __call__(self, config: Any, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+        """Does the work and returns it; nothing is written."""
+
+
+Draw: TypeAlias = Callable[[Discovery, Path, Mapping[str, Tensor]], Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that has been checked and can start."""
+
+    experiment: Experiment
+    config: Config
+    seed: int
+    directory: Path
+
+    @property
+    def command(self) -> str:
+        """The command line that does this run again."""
+        words = ["atlasd", "run", self.experiment.name, "--seed", str(self.seed)]
+        for key, value in self.config.changes().items():
+            words += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
+        return shlex.join(words)
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """A finished run and where it is."""
+
+    plan: Plan
+    discovery: Discovery
+    extras: Extras
+    content: Mapping[str, Any]
+
+
+def plan_run(
+    name: str, settings: Sequence[str] = (), *, seed: int = 0, out: str | Path | None = None
+) -> Plan:
+    """Checks everything that can be checked before the work starts, and writes nothing.
+
+    Arguments:
+        name: Name of the experiment.
+        settings: `key=value` texts.
+        seed: The seed of all randomness.
+        out: The run directory, `runs/NAME-seedS` by default.
+    """
+    experiment = find_experiment(name)
+    config = experiment.configure(settings)
+    if not 0 <= seed < 2**63:
+        raise InputError(f"`seed` must be a non-negative integer, got {seed}; choose for example 0.")
+    directory = Path("runs") / f"{name}-seed{seed}" if out is None else Path(out)
+    check_directory(directory)
+    return Plan(experiment, config, seed, directory)
+
+
+def check_directory(directory: Path) -> None:
+    """Raises unless a run may be written there."""
+    if directory.exists():
+        if not directory.is_dir():
+            raise InputError(
+                f"`out` must be a directory, got the file {str(directory)!r}; choose another name."
+            )
+        if any(directory.iterdir()) and not (directory / "result.json").is_file():
+            raise InputError(
+                f"`out` must be empty or an earlier run, got {str(directory)!r} with other files; "
+                "choose another name."
+            )
+    standing = directory
+    while not standing.exists() and standing != standing.parent:
+        standing = standing.parent
+    if not standing.is_dir() or not os.access(standing, os.W_OK | os.X_OK):
+        raise InputError(
+            f"`out` must be a directory that can be written, got {str(directory)!r}; choose another one."
+        )
+
+
+def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorded:
+    """Runs a plan and writes its directory; nothing is written if the run fails.
+
+    Arguments:
+        plan: From `plan_run`.
+        progress: Who is told how far it is.
+        draw: Draws figures of the discovery into the directory.
+    """
+    log = _Log(progress)
+    log.note(plan.command)
+    discovery, extras = plan.experiment.runner()(plan.config, plan.seed, log)
+    log.note(str(discovery))
+    config = plan.config.as_dict()
+    if discovery.config:
+        config["discover"] = dict(discovery.config)
+    entries = {
+        "config": config,
+        "metrics": dict(extras.metrics),
+        "paper": dict(extras.paper),
+        "command": plan.command,
+    }
+    directory = plan.directory
+    # result.json comes last: where it stands, everything else does.
+    (directory / "result.json").unlink(missing_ok=True)
+    if draw is not None:
+        log.say(f"drawing figures into {directory}")
+        draw(discovery, directory, extras.fields)
+    if extras.fields:
+        tensors = {k: v.detach().clone().contiguous() for k, v in extras.fields.items()}
+        write_atomically(directory / "fields.safetensors", lambda path: save_file(tensors, str(path)))
+    else:
+        (directory / "fields.safetensors").unlink(missing_ok=True)
+    write_atomically(directory / "log.txt", lambda path: path.write_text(log.text()))
+    discovery.save(directory, plan.experiment.name, **entries)
+    return Recorded(plan, discovery, extras, discovery.to_dict(plan.experiment.name, **entries))
+
+
+def read_fields(directory: Path) -> dict[str, Tensor]:
+    """The sample that a run kept for its pictures; empty if it kept none."""
+    path = directory / "fields.safetensors"
+    return load_file(str(path)) if path.is_file() else {}
+
+
+class _Log:
+    """Passes progress on, and remembers it with the time."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._lines: list[str] = []
+        self._start = time.monotonic()
+        self.note(f"started {datetime.now(UTC).isoformat(timespec='seconds')}")
+
+    def note(self, message: str) -> None:
+        """Remembers without showing."""
+        since = time.monotonic() - self._start
+        self._lines += [f"{since:9.2f} s  {line}" for line in message.splitlines()]
+
+    def track(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
+        """Yields the items, and notes when they are done."""
+        start = time.monotonic()
+        yield from self._progress.track(items, label, total)
+        self.note(f"{label}: done in {time.monotonic() - start:.2f} s")
+
+    def say(self, message: str) -> None:
+        """Shows and remembers one line."""
+        self.note(message)
+        self._progress.say(message)
+
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(self._lines) + "\n"

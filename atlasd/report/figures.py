@@ -1,0 +1,254 @@
+"""Figures of a discovery, drawn without a display and without global state."""
+
+from __future__ import annotations
+
+__all__ = [
+    "draw_charts",
+    "draw_curves",
+    "draw_discovery",
+    "draw_fields",
+    "draw_matrices",
+    "draw_spectrum",
+    "figure_bytes",
+    "write_figures",
+]
+
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from atlasd.discovery.result import ChartFinding, Discovery
+from atlasd.runtime.files import write_atomically
+
+NAMES = ("generators", "cosets", "spectrum", "charts", "fields", "curves")
+_MOST_MATRICES = 32
+_BLUE, _RED, _GREY = "#2166ac", "#b2182b", "#666666"
+
+
+def draw_matrices(matrices: Tensor, titles: Sequence[str], heading: str = "", columns: int = 6) -> Figure:
+    """Matrices as heat maps, blue below zero and red above, with the numbers in the cells.
+
+    Arguments:
+        matrices: With shape `(m, n, n)`; only the first 32 are drawn.
+        titles: One per matrix.
+        heading: A line above all of them.
+        columns: Most matrices in one row.
+    """
+    shown = matrices.detach().cpu().double()[:_MOST_MATRICES]
+    count, n = len(shown), matrices.shape[-1]
+    columns = max(1, min(columns, count))
+    rows = math.ceil(max(count, 1) / columns)
+    cell = 1.9 if n <= 3 else 0.62 * n
+    figure = Figure(figsize=(columns * cell + 0.4, rows * (cell + 0.35) + 0.45), layout="constrained")
+    if len(matrices) > count:
+        heading = f"{heading} (first {count} of {len(matrices)})"
+    if heading:
+        figure.suptitle(heading, fontsize=11)
+    # One scale for all, so that small generators look small.
+    largest = max(float(shown.abs().max()) if count else 0.0, 1e-12)
+    for index, matrix in enumerate(shown):
+        axes = figure.add_subplot(rows, columns, index + 1)
+        axes.imshow(matrix.numpy(), cmap="RdBu_r", vmin=-largest, vmax=largest)
+        axes.set_title(titles[index], fontsize=9)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        for i in range(n):
+            for j in range(n):
+                value = float(matrix[i, j])
+                ink = "white" if abs(value) > 0.65 * largest else "black"
+                # Adding zero turns -0.00 into 0.00.
+                axes.text(
+                    j, i, f"{round(value, 2) + 0.0:.2f}", ha="center", va="center", color=ink, fontsize=9
+                )
+    return figure
+
+
+def draw_spectrum(
+    spectrum: Sequence[float], tolerance: float | None = None, dimension: int | None = None
+) -> Figure:
+    """The chance-normalised eigenvalues on a logarithmic scale, with the chance level and the cut.
+
+    Arguments:
+        spectrum: Eigenvalues, ascending.
+        tolerance: The largest value that counts as a symmetry.
+        dimension: How many of them were accepted.
+    """
+    figure = Figure(figsize=(6.2, 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    finite = [v for v in spectrum if math.isfinite(v)]
+    # An exact symmetry of an oracle has no logarithm: it is drawn on the floor.
+    floor = min([v for v in finite if v > 0] + [1e-3]) / 3
+    places = range(1, len(spectrum) + 1)
+    heights = [max(v, floor) if math.isfinite(v) else math.nan for v in spectrum]
+    accepted = 0 if dimension is None else dimension
+    colours = [_BLUE if k < accepted else _GREY for k in range(len(spectrum))]
+    axes.vlines(places, floor, heights, colors=colours, linewidth=1)
+    axes.scatter(places, heights, c=colours, s=36, zorder=3)
+    axes.axhline(1.0, color=_RED, linewidth=1, linestyle="--", label="chance")
+    if tolerance is not None and math.isfinite(tolerance) and tolerance > 0:
+        axes.axhline(tolerance, color=_BLUE, linewidth=1, linestyle=":", label=f"tolerance {tolerance:g}")
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=floor * 0.8, top=max([*finite, 1.0]) * 2)
+    axes.set_xticks(list(places) if len(spectrum) <= 16 else [1, len(spectrum)])
+    axes.set_xlabel("direction")
+    axes.set_ylabel("error (0 exact, 1 chance)")
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, fontsize=8, frameon=False)
+    return figure
+
+
+def draw_charts(
+    charts: Sequence[ChartFinding], field: Tensor | None = None, radii: Sequence[float] | None = None
+) -> Figure:
+    """The charts over one input field, coloured by their error; those that stand apart are marked.
+
+    Arguments:
+        charts: Findings with two coordinates each.
+        field: One field to draw them over, with shape `(C, H, W)`; its first channel is shown.
+        radii: In- and out-radius in pixels.
+    """
+    figure = Figure(figsize=(6.0, 5.0), layout="constrained")
+    axes = figure.add_subplot()
+    if field is not None:
+        axes.imshow(field[0].detach().cpu().numpy(), cmap="gray", alpha=0.55, interpolation="none")
+    else:
+        centres = [c.center for c in charts]
+        margin = 1.5 * (radii[0] if radii is not None else 1.0)
+        axes.set_xlim(min(c[1] for c in centres) - margin, max(c[1] for c in centres) + margin)
+        axes.set_ylim(max(c[0] for c in centres) + margin, min(c[0] for c in centres) - margin)
+        axes.set_aspect("equal")
+    errors = [c.error for c in charts if math.isfinite(c.error)]
+    scale = Normalize(0.0, max([*errors, 1e-6]))
+    colours = ScalarMappable(scale, "viridis")
+    for number, chart in enumerate(charts):
+        row, column = chart.center
+        colour = matplotlib.colormaps["viridis"](scale(chart.error)) if math.isfinite(chart.error) else _GREY
+        edge, style, width = (_RED, "--", 2.5) if chart.outlier else (colour, "-", 1.5)
+        for radius, alpha in zip(radii or (), (0.0, 0.45), strict=False):
+            corner, side = (column - radius - 0.5, row - radius - 0.5), 2 * radius + 1
+            face = (*colour[:3], alpha) if isinstance(colour, tuple) else "none"
+            axes.add_patch(
+                Rectangle(
+                    corner, side, side, facecolor=face, edgecolor=edge, linewidth=width, linestyle=style
+                )
+            )
+        axes.plot(
+            column, row, "x" if chart.outlier else "o", color=edge, markersize=7 if chart.outlier else 3
+        )
+        axes.annotate(str(number), (column, row), textcoords="offset points", xytext=(4, 3), fontsize=8)
+    figure.colorbar(colours, ax=axes, shrink=0.8, label="error under the pooled group")
+    axes.set_xlabel("column")
+    axes.set_ylabel("row")
+    apart = sum(c.outlier for c in charts)
+    axes.set_title(
+        f"{len(charts)} charts" + (f", {apart} standing apart (crosses)" if apart else ""), fontsize=10
+    )
+    return figure
+
+
+def draw_fields(fields: Mapping[str, Tensor]) -> Figure:
+    """One sample: each field with shape `(C, H, W)`, its first channel, on a common scale."""
+    shown = {name: fields[name][0].detach().cpu() for name in ("input", "output") if name in fields}
+    figure = Figure(figsize=(3.6 * len(shown) + 0.8, 3.6), layout="constrained")
+    low = min(float(f.min()) for f in shown.values())
+    high = max(float(f.max()) for f in shown.values())
+    axes = [figure.add_subplot(1, len(shown), k + 1) for k in range(len(shown))]
+    for place, (name, field) in zip(axes, shown.items(), strict=True):
+        image = place.imshow(field.numpy(), cmap="inferno", vmin=low, vmax=high, interpolation="none")
+        place.set_title(name, fontsize=10)
+    figure.colorbar(image, ax=axes, shrink=0.8)
+    return figure
+
+
+def draw_curves(curves: Mapping[str, Sequence[float]]) -> Figure:
+    """Training curves, one panel each: their units differ."""
+    columns = min(3, len(curves))
+    rows = math.ceil(len(curves) / columns)
+    figure = Figure(figsize=(3.6 * columns + 0.4, 2.5 * rows + 0.3), layout="constrained")
+    for index, (name, values) in enumerate(curves.items()):
+        axes = figure.add_subplot(rows, columns, index + 1)
+        axes.plot(range(1, len(values) + 1), values, color=_BLUE, linewidth=1.2)
+        axes.set_title(name, fontsize=10)
+        axes.set_xlabel("step", fontsize=8)
+        finite = [v for v in values if math.isfinite(v)]
+        if finite and min(finite) > 0 and max(finite) > 20 * min(finite):
+            axes.set_yscale("log")
+    return figure
+
+
+def draw_discovery(discovery: Discovery, fields: Mapping[str, Tensor] | None = None) -> dict[str, Figure]:
+    """All figures that the discovery has evidence for, by name.
+
+    Arguments:
+        discovery: What was found.
+        fields: One sample, `input` and `output` with shape `(C, H, W)`, and `radii` of the charts.
+    """
+    fields = fields or {}
+    figures: dict[str, Figure] = {}
+    basis, cosets, verdict = discovery.algebra.basis, discovery.cosets, discovery.verdict
+    if len(basis):
+        titles = _titles("generator", len(basis), [d.error for d in verdict.directions])
+        figures["generators"] = draw_matrices(basis, titles, f"Generators of {discovery.group.name}")
+    errors = [d.error for d in verdict.cosets]
+    figures["cosets"] = draw_matrices(
+        cosets, _titles("coset", len(cosets), errors), f"Cosets of {discovery.group.name}"
+    )
+    if discovery.spectrum:
+        tolerance = verdict.directions[0].tolerance if verdict.directions else None
+        if tolerance is None and verdict.rejected:
+            tolerance = verdict.rejected[0].tolerance
+        figures["spectrum"] = draw_spectrum(discovery.spectrum, tolerance, discovery.group.dimension)
+    if len(discovery.charts) and all(len(c.center) == 2 for c in discovery.charts):
+        radii = fields["radii"].tolist() if "radii" in fields else None
+        figures["charts"] = draw_charts(discovery.charts, fields.get("input"), radii)
+    if "input" in fields:
+        figures["fields"] = draw_fields(fields)
+    if discovery.curves:
+        figures["curves"] = draw_curves(discovery.curves)
+    return figures
+
+
+def figure_bytes(figure: Figure, kind: str) -> bytes:
+    """A figure as `svg` or `png`, the same bytes for the same figure."""
+    buffer = io.BytesIO()
+    if figure.get_layout_engine() is not None:
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once; doing it again for every format is half the time
+    # Without a fixed salt and date, every SVG of the same run would differ.
+    with matplotlib.rc_context({"svg.hashsalt": "atlasd"}):
+        figure.savefig(buffer, format=kind, dpi=120, metadata={"Date": None} if kind == "svg" else None)
+    return buffer.getvalue()
+
+
+def write_figures(
+    discovery: Discovery, directory: Path, fields: Mapping[str, Tensor] | None = None
+) -> list[Path]:
+    """Writes every figure as PNG and SVG, and removes those of an earlier run that this one lacks."""
+    figures = draw_discovery(discovery, fields)
+    written = []
+    for name in NAMES:
+        for kind in ("png", "svg"):
+            path = directory / f"{name}.{kind}"
+            if name in figures:
+                content = figure_bytes(figures[name], kind)
+                written.append(write_atomically(path, _writer(content)))
+            else:
+                path.unlink(missing_ok=True)
+    return written
+
+
+def _writer(content: bytes) -> Callable[[Path], int]:
+    return lambda path: path.write_bytes(content)
+
+
+def _titles(word: str, count: int, errors: Sequence[float]) -> list[str]:
+    if len(errors) != count:
+        return [f"{word} {k + 1}" for k in range(count)]
+    return [f"{word} {k + 1}, error {errors[k]:.2g}" for k in range(count)]

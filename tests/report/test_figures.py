@@ -1,0 +1,70 @@
+"""Figures are drawn for what there is, and for nothing else."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from atlasd.algebra.group import Group
+from atlasd.algebra.known_algebras import trivial
+from atlasd.discovery.result import Verdict
+from atlasd.report.figures import (
+    draw_charts,
+    draw_discovery,
+    draw_matrices,
+    draw_spectrum,
+    figure_bytes,
+    write_figures,
+)
+
+
+def test_every_figure_is_written_twice(discovery, fields, tmp_path):
+    written = write_figures(discovery, tmp_path, fields)
+    names = ["generators", "cosets", "spectrum", "charts", "fields", "curves"]
+    assert sorted(p.name for p in written) == sorted(f"{n}.{k}" for n in names for k in ("png", "svg"))
+    for path in written:
+        head = path.read_bytes()[:200]
+        assert head.startswith(b"\x89PNG") if path.suffix == ".png" else b"<?xml" in head
+
+
+def test_figures_of_an_earlier_run_do_not_stay(plain, tmp_path):
+    (tmp_path / "curves.png").write_text("old")
+    (tmp_path / "own.png").write_text("not ours")
+    write_figures(plain, tmp_path)
+    assert {p.stem for p in tmp_path.iterdir()} == {"generators", "cosets", "own"}
+
+
+def test_nothing_found_still_draws(plain):
+    nothing = replace(plain, group=Group(trivial(2)), verdict=Verdict(False, "nothing"))
+    assert set(draw_discovery(nothing)) == {"cosets"}
+
+
+def test_svg_is_reproducible(plain):
+    first, second = (figure_bytes(draw_discovery(plain)["cosets"], "svg") for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("count, n", [(1, 2), (7, 2), (40, 2), (6, 4)])
+def test_matrices_of_any_number_and_size(count, n):
+    figure = draw_matrices(torch.randn(count, n, n), [str(k) for k in range(count)], "heading")
+    assert len(figure.axes) == min(count, 32)
+    texts = [t.get_text() for t in figure.axes[0].texts]
+    assert len(texts) == n * n and all(len(t.split(".")[1]) == 2 for t in texts)
+
+
+def test_minus_zero_is_zero():
+    figure = draw_matrices(torch.full((1, 1, 1), -1e-9), ["a"])
+    assert figure.axes[0].texts[0].get_text() == "0.00"
+
+
+def test_spectrum_shows_chance_and_tolerance():
+    axes = draw_spectrum([0.0, 1e-5, float("nan"), 3.0], tolerance=0.05, dimension=2).axes[0]
+    assert axes.get_yscale() == "log"
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["chance", "tolerance 0.05"]
+
+
+def test_outliers_are_marked(discovery, fields):
+    axes = draw_charts(discovery.charts, fields["input"], [14, 10]).axes[0]
+    assert [line.get_marker() for line in axes.lines] == ["o", "x", "o"]
+    assert "1 standing apart" in axes.get_title()
+    assert len(axes.patches) == 6

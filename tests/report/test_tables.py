@@ -1,0 +1,39 @@
+"""Tables for the terminal say the same as the page."""
+
+import io
+from dataclasses import replace
+
+from rich.console import Console
+
+from atlasd.algebra.known_groups import dihedral
+from atlasd.discovery.result import Verdict
+from atlasd.report.tables import describe_discovery, option_table, print_discovery
+
+
+def _printed(draw) -> str:
+    buffer = io.StringIO()
+    draw(Console(file=buffer, width=160))
+    return buffer.getvalue()
+
+
+def test_group_verdict_and_metrics(discovery):
+    text = _printed(
+        lambda c: print_discovery(discovery, c, metrics={"angle_deg": 0.123456, "list": [1.0, 2]})
+    )
+    assert text.startswith("O(2)  (so(2), 2 components)")
+    assert "One generator & one reflection hold." in text
+    assert "angle_deg=0.1235" in text and "list=[1, 2]" in text
+    assert "rejected 1" in text and "broken" in text
+    # Square brackets in a reason are text, not markup.
+    assert "[/] <b>bold</b>" in text
+
+
+def test_sentences(discovery):
+    finite = replace(discovery, group=dihedral(4), charts=())
+    assert describe_discovery(finite) == "The map commutes with the 8 elements of D4."
+    assert describe_discovery(replace(discovery, verdict=Verdict(False, ""))) == "No symmetry was found."
+
+
+def test_options():
+    text = _printed(lambda c: c.print(option_table([("key", "[1, 2]", "1", "meaning")])))
+    assert "[1, 2]" in text
