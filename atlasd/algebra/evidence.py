@@ -16,8 +16,12 @@ from atlasd.algebra.structure import null_rows
 _TOLERANCE = 0.1
 
 
-def gather(algebra: LieAlgebra) -> dict[str, Any]:
+def gather(algebra: LieAlgebra, structure: bool = True) -> dict[str, Any]:
     r"""Dimensions of the parts of `algebra`, of what it fixes and of what commutes with it.
+
+    Arguments:
+        algebra: The algebra.
+        structure: Whether to look inside; a span that is not closed has no structure.
 
     Example:
         >>> from atlasd.algebra.known_algebras import euclidean
@@ -28,12 +32,16 @@ def gather(algebra: LieAlgebra) -> dict[str, Any]:
     frame = algebra.frame()
     scale = _TOLERANCE * max(algebra.dimension, 1) ** 0.5
     symmetric, antisymmetric = invariant_forms(algebra), invariant_forms(algebra, symmetric=False)
-    found: dict[str, Any] = {
-        "derived_series": [part.dimension for part in algebra.derived_series()],
-        "lower_central_series": [part.dimension for part in algebra.lower_central_series()],
-        "centre": algebra.centre().dimension,
-        "radical": algebra.radical().dimension,
-        "ideals": [part.dimension for part in algebra.ideals()],
+    found: dict[str, Any] = {}
+    if structure:
+        found = {
+            "derived_series": [part.dimension for part in algebra.derived_series()],
+            "lower_central_series": [part.dimension for part in algebra.lower_central_series()],
+            "centre": algebra.centre().dimension,
+            "radical": algebra.radical().dimension,
+            "ideals": [part.dimension for part in algebra.ideals()],
+        }
+    found |= {
         "killing_signature": algebra.killing_signature(),
         "fixed_vectors": len(null_rows(frame.flatten(0, 1), scale)),
         "fixed_covectors": len(null_rows(frame.mT.flatten(0, 1), scale)),

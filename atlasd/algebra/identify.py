@@ -6,7 +6,7 @@ __all__ = ["Identification", "identify"]
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import exp, inf, log
+from math import exp, inf, log, pi
 from typing import Any
 
 import torch
@@ -20,8 +20,9 @@ from atlasd.errors import InputError
 # A span with more of its brackets outside is near no algebra; 3 % of noise gives at most about 0.15.
 _LARGEST_CLOSURE_ERROR = 0.3
 _STARTS, _MORE_STARTS = 8, 24
-# Prior scale of the condition number of the conjugation, in the score.
-_SPREAD_WEIGHT = 6.0
+# Prior on the logarithm of the condition number of the conjugation, and the noise that rounding leaves.
+_SPREAD_WEIGHT = 1.5
+_LEAST_NOISE = 1e-6
 # Log-odds below which two names are not told apart.
 _LEAST_MARGIN = 1.0
 _LARGEST_MARGIN = 999.0
@@ -91,17 +92,18 @@ class _Candidate:
     entry: Entry
     fit: Conjugation
 
-    @property
-    def variance(self) -> float:
-        r"""Estimated noise variance per entry of an orthonormal frame."""
-        return self.fit.residual**2 / max(self.entry.codimension, 1)
+    def evidence(self, noise: float) -> float:
+        r"""Log evidence: that noise of unknown size explains the misfit in `codimension` directions.
 
-    def score(self, variance: float) -> float:
-        r"""Twice the negative log evidence: misfit, number of parameters, and an unlikely conjugation."""
-        k, n = self.entry.algebra.dimension, self.entry.algebra.size
-        observations = max(k * (n * n - k), 2)
-        penalty = self.entry.orbit * log(observations) + _SPREAD_WEIGHT * self.fit.spread**2
-        return self.fit.residual**2 / variance + penalty
+        The size has a log-uniform prior up to somewhat more than `noise`. The more special an algebra, the
+        more directions in which it risks a misfit, and the more it gains by fitting. A very unequal
+        conjugation is unlikely beforehand.
+        """
+        codimension, largest = self.entry.codimension, log(1.5 * noise / self.entry.algebra.size)
+        sizes = torch.linspace(log(_LEAST_NOISE), largest, 100, dtype=torch.float64)
+        misfit = self.fit.residual**2 * (-2 * sizes).exp() / 2
+        likelihood = torch.logsumexp(-codimension * (sizes + log(2 * pi) / 2) - misfit, dim=0)
+        return float(likelihood) - _SPREAD_WEIGHT * self.fit.spread**2
 
     def excess(self, noise: float) -> float:
         r"""Misfit in units of the largest that `noise` explains; above 1 the name is refused."""
@@ -109,7 +111,7 @@ class _Candidate:
         if codimension == 0:
             return 0.0
         # With few equations to satisfy, a random span satisfies them by chance: be strict there.
-        factor = {1: 5 / 3, 2: 2.3}.get(codimension, 3.0)
+        factor = {1: 4 / 3, 2: 2.3}.get(codimension, 3.0)
         limit = factor * noise / self.entry.algebra.size * codimension**0.5
         # With S this ill-conditioned the algebra cannot be told from one it contracts to.
         contraction = self.fit.residual * exp(2 * self.fit.spread) / 2
@@ -155,7 +157,7 @@ def identify(value: Any, noise: float = 0.03) -> Identification:
     accepted = [candidate for candidate in candidates[:1] if candidate.excess(noise) <= 1]
     if not accepted:
         return _unknown(value, closure_error, candidates)
-    best, margin = candidates[0], _margin(candidates)
+    best, margin = candidates[0], _margin(candidates, noise)
     if margin < _LEAST_MARGIN:
         return _unknown(value, closure_error, candidates, ambiguous=True)
     invariants = _entry_invariants(best.entry)
@@ -185,30 +187,27 @@ def _ranked(algebra: LieAlgebra, noise: float, closure_error: float) -> list[_Ca
         sources = [entry.algebra.frame().to(algebra.basis.device) for entry in entries]
         fits = fit_conjugations(algebra.frame(), sources, starts)
         candidates = [_Candidate(entry, fit) for entry, fit in zip(entries, fits, strict=True)]
-        # Below this the noise is rounding, and its size says nothing.
-        variance = max(min(candidate.variance for candidate in candidates), 1e-10)
-        candidates.sort(key=lambda candidate: candidate.score(variance))
+        candidates.sort(key=lambda candidate: -candidate.evidence(noise))
         if candidates[0].excess(noise) <= 1:
             break
     return candidates
 
 
-def _margin(candidates: list[_Candidate]) -> float:
+def _margin(candidates: list[_Candidate], noise: float) -> float:
     if len(candidates) < 2:
         return _LARGEST_MARGIN
-    variance = max(min(candidate.variance for candidate in candidates), 1e-10)
-    return min((candidates[1].score(variance) - candidates[0].score(variance)) / 2, _LARGEST_MARGIN)
+    return min(candidates[0].evidence(noise) - candidates[1].evidence(noise), _LARGEST_MARGIN)
 
 
 def _unknown(
     algebra: LieAlgebra, closure_error: float, candidates: list[_Candidate], ambiguous: bool = False
 ) -> Identification:
-    # Far from closed, the nearest algebra is nobody's claim.
-    described = algebra if closure_error > _LARGEST_CLOSURE_ERROR else algebra.nearest_algebra()
-    invariants = gather(described)
+    closed = closure_error <= _LARGEST_CLOSURE_ERROR
+    # Far from closed, the nearest algebra is nobody's claim, and the span has no structure.
+    invariants = gather(algebra.nearest_algebra() if closed else algebra, structure=closed)
     if ambiguous:
         why = f"{candidates[0].entry.name} or {candidates[1].entry.name}"
-    elif closure_error > _LARGEST_CLOSURE_ERROR:
+    elif not closed:
         why = f"closure error {closure_error:.2f}"
     elif algebra.dimension == 1:
         values = invariants["eigenvalues"]

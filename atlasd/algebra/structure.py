@@ -158,10 +158,15 @@ def _split_by_centroid(constants: Tensor, everything: Tensor, tolerance: float) 
     everything = everything[:, :k]
     if k < 2:
         return [everything] if k else []
-    # T [x, y] = [T x, y] for all x, y, with (T x)_l = sum_m T_lm x_m.
-    left = torch.einsum("ijm,lp->ijlpm", constants, everything)
-    right = torch.einsum("pjl,im->ijlpm", constants, everything)
-    centroid = null_rows((left - right).reshape(k**3, k**2), tolerance * _scale(constants))
+    # T commutes with every A = ad_i. The Gram matrix of T -> TA - AT, summed over i, is small enough
+    # where the stacked map, with k^3 rows, is not.
+    ad = constants.mT  # (i, l, m): component l of [E_i, E_m]
+    outer, inner = (ad @ ad.mT).sum(0), (ad.mT @ ad).sum(0)
+    cross = torch.einsum("ilm,ipq->lpmq", ad, ad)
+    gram = torch.einsum("lm,pq->lpmq", everything, outer) + torch.einsum("lm,pq->lpmq", inner, everything)
+    gram = (gram - cross - cross.permute(2, 3, 0, 1)).reshape(k * k, k * k)
+    squares, vectors = torch.linalg.eigh(gram)
+    centroid = vectors.mT[squares <= tolerance**2 * k]
     generator = torch.Generator().manual_seed(0)
     best: list[Tensor] = [everything]
     for _ in range(8):
