@@ -83,6 +83,8 @@ def fit_conjugations(
         (1, max(iterations - 12 - _POLISH, 1), _SHRINK),
         (1, _POLISH, 0.0),
     ):
+        if not shrink:
+            batch.damping.clamp_(max=1e-6)
         batch, errors = _descend(batch, normal, steps, shrink)
         batch, errors = _thin(batch, errors, kept)
     frames = _conjugate(batch.matrices, batch.generators)

@@ -22,7 +22,7 @@ _LARGEST_CLOSURE_ERROR = 0.3
 _STARTS, _MORE_STARTS = 8, 24
 # Prior on the logarithm of the condition number of the conjugation, and the noise that rounding leaves.
 _SPREAD_WEIGHT = 1.5
-_LEAST_NOISE = 1e-6
+_LEAST_NOISE = 1e-8
 # Log-odds below which two names are not told apart.
 _LEAST_MARGIN = 1.0
 _LARGEST_MARGIN = 999.0
@@ -105,6 +105,10 @@ class _Candidate:
         likelihood = torch.logsumexp(-codimension * (sizes + log(2 * pi) / 2) - misfit, dim=0)
         return float(likelihood) - _SPREAD_WEIGHT * self.fit.spread**2
 
+    def contests(self, best: _Candidate, noise: float) -> bool:
+        r"""Whether this name fits so much closer than the `best` that the noise may be smaller than thought."""
+        return self.fit.residual < 0.3 * best.fit.residual and self.excess(noise) <= 1
+
     def excess(self, noise: float) -> float:
         r"""Misfit in units of the largest that `noise` explains; above 1 the name is refused."""
         codimension = self.entry.codimension
@@ -158,8 +162,9 @@ def identify(value: Any, noise: float = 0.03) -> Identification:
     if not accepted:
         return _unknown(value, closure_error, candidates)
     best, margin = candidates[0], _margin(candidates, noise)
-    if margin < _LEAST_MARGIN:
-        return _unknown(value, closure_error, candidates, ambiguous=True)
+    rivals = [rival for rival in candidates[1:] if rival.contests(best, noise)]
+    if rivals or margin < _LEAST_MARGIN:
+        return _unknown(value, closure_error, [best, *(rivals or candidates[1:])], ambiguous=True)
     invariants = _entry_invariants(best.entry)
     return Identification(
         name=best.entry.name,
