@@ -106,7 +106,7 @@ class _Candidate:
         return float(likelihood) - _SPREAD_WEIGHT * self.fit.spread**2
 
     def contests(self, best: _Candidate, noise: float) -> bool:
-        r"""Whether this name fits so much closer than the `best` that the noise may be smaller than thought."""
+        r"""Whether this name fits so much closer than `best` that the noise may be smaller than thought."""
         return self.fit.residual < 0.3 * best.fit.residual and self.excess(noise) <= 1
 
     def excess(self, noise: float) -> float:
