@@ -31,7 +31,7 @@ class ArctanConfig(FunctionConfig):
         "paper": {"cosets": "gradient", "starts": 256, "top": 24},
     }
 
-    top: int = option(24, "starts kept before duplicates are removed", least=1)
+    top: int = option(24, "most components that are kept", least=1)
 
 
 CONFIG = ArctanConfig

@@ -44,6 +44,9 @@ class Config:
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Values that each `preset` fills in, where the experiment has presets."""
 
+    IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {}
+    """Values that a `(key, value)` fills in, because it would mean nothing without them."""
+
     def __post_init__(self) -> None:
         kinds = _kinds(type(self))
         for field in dataclasses.fields(self):
@@ -80,12 +83,15 @@ class Config:
 
 
 def configure(kind: type[C], values: Mapping[str, Any]) -> C:
-    """Makes a configuration from typed values; a preset fills in what they leave out."""
+    """Makes a configuration from typed values; presets and implications fill in what they leave out."""
     known = [f.name for f in dataclasses.fields(kind)]
     for key in values:
         if key not in known:
             raise InputError(f"unknown key {key!r}{_near(key, known)} Keys are: {', '.join(known)}.")
-    filled = kind.PRESETS.get(values["preset"], {}) if "preset" in values else {}
+    filled = dict(kind.PRESETS.get(values["preset"], {})) if "preset" in values else {}
+    for (key, value), implied in kind.IMPLIES.items():
+        if key in values and values[key] == value:
+            filled.update(implied)
     return kind(**{**filled, **values})
 
 

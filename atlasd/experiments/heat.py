@@ -49,6 +49,12 @@ class HeatConfig(Config):
         },
     }
 
+    IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
+        ("similarity", "cosine"): {"search": "gradient"},
+        ("generators", "auto"): {"search": "gradient"},
+        ("normalize", False): {"cosets": "gradient"},
+    }
+
     preset: Literal["cpu", "paper"] = option(
         "cpu", "defaults: minutes on two cores, or the paper's own settings"
     )
@@ -76,8 +82,8 @@ class HeatConfig(Config):
     robust: bool = option(True, "weigh charts by their signal to noise in the gradient search")
     cosets: Literal["normalizer", "gradient"] = option("normalizer", "search for cosets")
     starts: int = option(64, "random starts of the coset search", least=1)
-    top: int = option(16, "starts kept before duplicates are removed", least=1)
-    normalize: bool = option(True, "keep the determinant of cosets at 1 or -1")
+    top: int = option(16, "most components that are kept", least=1)
+    normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
     tolerance: float = option(
         0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1
     )

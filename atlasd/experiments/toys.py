@@ -36,6 +36,12 @@ class FunctionConfig(Config):
         "paper": {"cosets": "gradient", "starts": 256, "top": 128},
     }
 
+    IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
+        ("similarity", "cosine"): {"search": "gradient"},
+        ("generators", "auto"): {"search": "gradient"},
+        ("normalize", False): {"cosets": "gradient"},
+    }
+
     preset: Literal["cpu", "paper"] = option(
         "cpu", "defaults: seconds on two cores, or the paper's own settings"
     )
@@ -50,8 +56,8 @@ class FunctionConfig(Config):
     )
     cosets: Literal["normalizer", "gradient"] = option("normalizer", "search for cosets")
     starts: int = option(64, "random starts of the coset search", least=1)
-    top: int = option(32, "starts kept before duplicates are removed", least=1)
-    normalize: bool = option(True, "keep the determinant of cosets at 1 or -1")
+    top: int = option(64, "most components that are kept", least=1)
+    normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
     tolerance: float = option(
         0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1
     )
@@ -108,7 +114,7 @@ def discover_toy(chosen: Toy, config: FunctionConfig, seed: int, progress: Progr
         CosetSearch(
             method=config.cosets,
             starts=config.starts,
-            top=min(config.top, config.starts),
+            top=config.top,
             normalize=config.normalize,
         ),
     )

@@ -54,6 +54,15 @@ def test_paper_preset(asked):
     assert (cosets.method, cosets.starts, cosets.top, cosets.normalize) == ("gradient", 16, 8, False)
 
 
+def test_ablations_bring_the_search_they_belong_to():
+    assert parse_settings(heat.HeatConfig, ["similarity=cosine"]).search == "gradient"
+    assert parse_settings(heat.HeatConfig, ["normalize=false"]).cosets == "gradient"
+    kept = parse_settings(heat.HeatConfig, ["similarity=cosine", "search=spectral"])
+    assert kept.search == "spectral" and heat.HeatConfig().search == "spectral"
+    changes = parse_settings(heat.HeatConfig, ["normalize=false"]).changes()
+    assert changes == {"normalize": False, "cosets": "gradient"}
+
+
 def test_the_same_seed_gives_the_same_fields(asked):
     config = configure(heat.HeatConfig, {"samples": 8, "steps": 1})
     fields = []

