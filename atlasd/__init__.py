@@ -1,1 +1,70 @@
-"""Automatic local symmetry discovery."""
+"""Automatic local symmetry discovery: find the symmetry of your data, and be told how sure that is."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from atlasd.algebra import known as known
+    from atlasd.algebra.group import Group as Group
+    from atlasd.algebra.identify import identify as identify
+    from atlasd.algebra.lie import LieAlgebra as LieAlgebra
+    from atlasd.discovery.cosets import CosetSearch as CosetSearch
+    from atlasd.discovery.criterion import equivariance_error as equivariance_error
+    from atlasd.discovery.discover import discover as discover
+    from atlasd.discovery.discover import discover_cosets as discover_cosets
+    from atlasd.discovery.discover import discover_generators as discover_generators
+    from atlasd.discovery.gradient import GradientSearch as GradientSearch
+    from atlasd.discovery.result import Discovery as Discovery
+    from atlasd.discovery.result import load as load
+    from atlasd.discovery.spectral import SpectralSearch as SpectralSearch
+    from atlasd.geometry.actions import GridAction as GridAction
+    from atlasd.geometry.actions import VectorAction as VectorAction
+    from atlasd.geometry.atlas import Atlas as Atlas
+    from atlasd.geometry.charts import PlaneChart as PlaneChart
+    from atlasd.geometry.charts import WholeChart as WholeChart
+    from atlasd.prediction.fit import fit_predictor as fit_predictor
+    from atlasd.prediction.neural import ConvPredictor as ConvPredictor
+    from atlasd.prediction.neural import MLPPredictor as MLPPredictor
+    from atlasd.prediction.stencil import StencilPredictor as StencilPredictor
+
+__version__ = "0.1.0"
+
+# Loaded on first use: `atlasd --help` must not wait for torch.
+_HOMES = {
+    "Atlas": "geometry.atlas",
+    "ConvPredictor": "prediction.neural",
+    "CosetSearch": "discovery.cosets",
+    "Discovery": "discovery.result",
+    "GradientSearch": "discovery.gradient",
+    "GridAction": "geometry.actions",
+    "Group": "algebra.group",
+    "LieAlgebra": "algebra.lie",
+    "MLPPredictor": "prediction.neural",
+    "PlaneChart": "geometry.charts",
+    "SpectralSearch": "discovery.spectral",
+    "StencilPredictor": "prediction.stencil",
+    "VectorAction": "geometry.actions",
+    "WholeChart": "geometry.charts",
+    "discover": "discovery.discover",
+    "discover_cosets": "discovery.discover",
+    "discover_generators": "discovery.discover",
+    "equivariance_error": "discovery.criterion",
+    "fit_predictor": "prediction.fit",
+    "identify": "algebra.identify",
+    "load": "discovery.result",
+}
+__all__ = ["__version__", "known", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "known":
+        return importlib.import_module("atlasd.algebra.known")
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"atlasd.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'atlasd' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

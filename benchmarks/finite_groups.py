@@ -108,15 +108,10 @@ def main():
     rows = run(options.trials, options.seed)
     overall = sum(row["right"] for row in rows) / len(rows)
     if options.json:
-        json.dump(
-            {"groups": len(groups()), "trials": options.trials, "right": overall, "rows": rows}, sys.stdout
-        )
+        json.dump({"groups": len(groups()), "trials": options.trials, "right": overall, "rows": rows}, sys.stdout)
         return
     print(f"{len(groups())} groups x {options.trials} random coordinates")
-    print(
-        f"{'noise':>6} {'list':>14} {'coordinates':>12} {'right':>7} "
-        f"{'order':>7} {'table':>9} {'ms':>6}  wrong"
-    )
+    print(f"{'noise':>6} {'list':>14} {'coordinates':>12} {'right':>7} {'order':>7} {'table':>9} {'ms':>6}  wrong")
     for row in rows:
         print(
             f"{row['noise']:6.2f} {row['list']:>14} {row['coordinates']:>12} {row['right']:7.1%} "

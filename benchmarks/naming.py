@@ -28,9 +28,7 @@ def random_conjugation(n: int, condition: float, generator: torch.Generator) -> 
     return left @ torch.diag(stretch.exp()) @ right
 
 
-def noisy_conjugate(
-    algebra: LieAlgebra, noise: float, condition: float, generator: torch.Generator
-) -> LieAlgebra:
+def noisy_conjugate(algebra: LieAlgebra, noise: float, condition: float, generator: torch.Generator) -> LieAlgebra:
     """A conjugate in a random basis, each generator off by `noise` times its Frobenius norm."""
     moved = algebra.adjoint(random_conjugation(algebra.size, condition, generator)).basis
     moved = moved / torch.linalg.matrix_norm(moved)[:, None, None]
@@ -77,9 +75,7 @@ def name_random_spans(sizes: list[int], count: int, seed: int) -> dict:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the benchmark and prints a table, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--conjugations", type=int, default=20, help="random conjugations per entry and noise"
-    )
+    parser.add_argument("--conjugations", type=int, default=20, help="random conjugations per entry and noise")
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.01, 0.03], help="relative noise")
     parser.add_argument("--condition", type=float, default=3.0, help="largest condition number")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="matrix sizes")

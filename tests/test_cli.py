@@ -50,9 +50,7 @@ def test_usage_errors_are_one_line(arguments, message, capsys):
 
 
 def test_as_a_module():
-    done = subprocess.run(
-        [sys.executable, "-m", "atlasd", "run", "x"], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-m", "atlasd", "run", "x"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("atlasd: error: unknown experiment 'x'") and "Traceback" not in done.stderr
 

@@ -66,8 +66,7 @@ def standard_form(basis: Tensor) -> Tensor:
     basis = torch.as_tensor(basis).detach().to(torch.float64)
     if basis.ndim != 3 or basis.shape[-1] != basis.shape[-2]:
         raise InputError(
-            f"`basis` must have shape (k, n, n), got {tuple(basis.shape)}; "
-            "stack the generators along the first axis."
+            f"`basis` must have shape (k, n, n), got {tuple(basis.shape)}; stack the generators along the first axis."
         )
     n = basis.shape[-1]
     frame = orthonormal_rows(basis.flatten(1), 1e-6)
@@ -86,9 +85,7 @@ def _unit(rows: Tensor) -> Tensor:
 
 def _unit_rows(basis: Tensor) -> Tensor:
     if basis.ndim < 3:
-        raise InputError(
-            f"`basis` must have shape (*, k, n, n), got {tuple(basis.shape)}; stack the generators."
-        )
+        raise InputError(f"`basis` must have shape (*, k, n, n), got {tuple(basis.shape)}; stack the generators.")
     return _unit(basis.flatten(-2))
 
 

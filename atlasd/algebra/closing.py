@@ -124,9 +124,7 @@ def close(
     clean[0] = torch.eye(n, dtype=torch.float64)
     kept, nearest = good[where >= 0], clean[where[where >= 0]]
     changes = torch.linalg.matrix_norm(kept - nearest) / torch.linalg.matrix_norm(nearest)
-    return Closure(
-        cosets=clean, correction=float(changes.amax()) if len(kept) else 0.0, dropped=bad + dropped
-    )
+    return Closure(cosets=clean, correction=float(changes.amax()) if len(kept) else 0.0, dropped=bad + dropped)
 
 
 @dataclass(frozen=True)
@@ -165,11 +163,7 @@ class _Attempt:
             if len(elements) + len(fresh) > self.max_order:
                 return None
             # What the caller measured has been tested already; what follows from it has not.
-            if (
-                not measured
-                and self.accept is not None
-                and not bool(torch.as_tensor(self.accept(fresh)).all())
-            ):
+            if not measured and self.accept is not None and not bool(torch.as_tensor(self.accept(fresh)).all()):
                 return None
             elements = torch.cat([elements, fresh])
             if measured:

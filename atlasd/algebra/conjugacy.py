@@ -50,9 +50,7 @@ class _Batch:
         return _Batch(self.owner[index], self.matrices[index], self.generators[index], self.damping[index])
 
 
-def fit_conjugations(
-    target: Tensor, sources: list[Tensor], starts: int = 8, iterations: int = 40
-) -> list[Conjugation]:
+def fit_conjugations(target: Tensor, sources: list[Tensor], starts: int = 8, iterations: int = 40) -> list[Conjugation]:
     r"""Conjugates each of `sources` as near to the span of `target` as it will go.
 
     Gauss-Newton with damping on the sum of squared sines of the principal angles, from `starts`
@@ -152,9 +150,7 @@ def _errors(frames: Tensor, normal: Tensor) -> Tensor:
     return (frames.flatten(2) @ normal.mT).square().sum(dim=(1, 2))
 
 
-def _step(
-    matrices: Tensor, frames: Tensor, logs: Tensor, normal: Tensor, damping: Tensor, shrink: float
-) -> Tensor:
+def _step(matrices: Tensor, frames: Tensor, logs: Tensor, normal: Tensor, damping: Tensor, shrink: float) -> Tensor:
     n = matrices.shape[-1]
     k, m = frames.shape[1], len(normal)
     rows = frames.flatten(2)  # (b, k, d)

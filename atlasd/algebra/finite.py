@@ -187,11 +187,7 @@ class FiniteGroup:
         for signs in itertools.product((0, 1), repeat=len(basis)):
             if any(signs):
                 pivot = basis[signs.index(1)]
-                kept = [
-                    int(self.table[b, pivot]) if s else b
-                    for b, s in zip(basis, signs, strict=True)
-                    if b != pivot
-                ]
+                kept = [int(self.table[b, pivot]) if s else b for b, s in zip(basis, signs, strict=True) if b != pivot]
                 halves.append(self.generate([*base, *kept]))
         return halves
 

@@ -68,8 +68,7 @@ class Group:
         given = identity[None] if cosets is None else torch.as_tensor(cosets).detach().cpu().double()
         if given.ndim != 3 or given.shape[1:] != (n, n) or not len(given):
             raise InputError(
-                f"`cosets` must have shape (m, {n}, {n}), got {tuple(given.shape)}; "
-                "stack one matrix per component."
+                f"`cosets` must have shape (m, {n}, {n}), got {tuple(given.shape)}; stack one matrix per component."
             )
         if not bool(torch.isfinite(given).all()) or not bool((torch.linalg.matrix_rank(given) == n).all()):
             raise InputError("`cosets` must be invertible, got a singular matrix; leave it out.")
@@ -78,8 +77,7 @@ class Group:
             object.__setattr__(self, name, value)
         if not bool(self.membership.residuals(given[0]) <= tolerance):
             raise InputError(
-                "`cosets` must start with the identity, got another component first; "
-                "reorder them or use Group.close."
+                "`cosets` must start with the identity, got another component first; reorder them or use Group.close."
             )
         object.__setattr__(self, "cosets", torch.cat([identity[None], given[1:]]))
 
@@ -112,9 +110,7 @@ class Group:
         """
         algebra = algebra if isinstance(algebra, LieAlgebra) else LieAlgebra(algebra)
         found = close(Membership(algebra), torch.as_tensor(candidates), accept, tolerance, max_order)
-        return cls(
-            algebra, found.cosets, tolerance=tolerance, correction=found.correction, dropped=found.dropped
-        )
+        return cls(algebra, found.cosets, tolerance=tolerance, correction=found.correction, dropped=found.dropped)
 
     @cached_property
     def membership(self) -> Membership:
@@ -202,9 +198,7 @@ class Group:
         """
         g = self.cosets if g is None else g
         if x.shape[-1:] != (self.size,):
-            raise InputError(
-                f"`x` must have shape (*, {self.size}), got {tuple(x.shape)}; put the vector axis last."
-            )
+            raise InputError(f"`x` must have shape (*, {self.size}), got {tuple(x.shape)}; put the vector axis last.")
         return torch.tensordot(g.to(x), x, dims=([-1], [-1])).movedim(g.ndim - 2, -1)
 
     def latex(self) -> str:

@@ -151,8 +151,7 @@ def identify(value: Any, noise: float = 0.03) -> Identification:
         return identify_group(value, identify(value.algebra, noise))
     if not isinstance(value, LieAlgebra):
         raise InputError(
-            f"`value` must be a LieAlgebra or a Group, got {type(value).__name__}; "
-            "wrap the basis in LieAlgebra."
+            f"`value` must be a LieAlgebra or a Group, got {type(value).__name__}; wrap the basis in LieAlgebra."
         )
     if value.dimension == 0:
         return Identification("trivial", 0, 0.0, (0, 0, 0), forms="all", confidence=1.0)

@@ -93,9 +93,7 @@ def invariant_forms(
     n = algebra.size
     transpose = _slot_swap(n)
     sign = 1.0 if symmetric else -1.0
-    both = torch.eye(n * n, dtype=torch.float64, device=algebra.basis.device) + sign * transpose.to(
-        algebra.basis
-    )
+    both = torch.eye(n * n, dtype=torch.float64, device=algebra.basis.device) + sign * transpose.to(algebra.basis)
     u, values, _ = torch.linalg.svd(both)
     return _solve(algebra, 2, u[:, values > 1.0].mT, tolerance, conformal)
 
@@ -142,8 +140,7 @@ def metric_cosine(form: Tensor, reference: Tensor) -> float:
     a, b = torch.as_tensor(form).to(torch.float64), torch.as_tensor(reference).to(torch.float64)
     if a.shape != b.shape:
         raise InputError(
-            f"`reference` must have shape {tuple(a.shape)}, got {tuple(b.shape)}; "
-            "compare forms on the same space."
+            f"`reference` must have shape {tuple(a.shape)}, got {tuple(b.shape)}; compare forms on the same space."
         )
     return float(((a * b).sum() / (a.norm() * b.norm()).clamp(min=1e-300)).abs())
 

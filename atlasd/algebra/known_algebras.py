@@ -150,9 +150,7 @@ def trivial(n: int) -> LieAlgebra:
 
 def _check(n: int, least: int) -> None:
     if not isinstance(n, int) or n < least:
-        raise InputError(
-            f"`n` must be an integer of at least {least}, got {n!r}; give the size of the space."
-        )
+        raise InputError(f"`n` must be an integer of at least {least}, got {n!r}; give the size of the space.")
 
 
 def _algebra(n: int, generators: list[Tensor]) -> LieAlgebra:

@@ -48,8 +48,7 @@ class LieAlgebra:
             basis = torch.as_tensor(self.basis).detach().to(torch.float64)
         except (TypeError, ValueError, RuntimeError) as cause:
             raise InputError(
-                f"`basis` must be an array of numbers, got {type(self.basis).__name__}; "
-                "pass a tensor (k, n, n)."
+                f"`basis` must be an array of numbers, got {type(self.basis).__name__}; pass a tensor (k, n, n)."
             ) from cause
         if basis.ndim != 3 or basis.shape[-2] != basis.shape[-1] or basis.shape[-1] == 0:
             raise InputError(
@@ -57,9 +56,7 @@ class LieAlgebra:
                 "stack the generators along the first axis."
             )
         if not torch.isfinite(basis).all():
-            raise InputError(
-                "`basis` must be finite, got NaN or infinite entries; check the search that produced it."
-            )
+            raise InputError("`basis` must be finite, got NaN or infinite entries; check the search that produced it.")
         object.__setattr__(self, "basis", basis)
 
     def __repr__(self) -> str:

@@ -81,13 +81,9 @@ def apply(rows: Stencil | None, columns: Stencil | None, u: Tensor) -> Tensor:
     shape = u.shape
     u = u.reshape(-1, 1, *shape[-2:])
     if rows is not None:
-        u = conv2d(
-            pad(u, (0, 0, REACH, REACH), mode="replicate"), u.new_tensor(rows.taps).reshape(1, 1, -1, 1)
-        )
+        u = conv2d(pad(u, (0, 0, REACH, REACH), mode="replicate"), u.new_tensor(rows.taps).reshape(1, 1, -1, 1))
     if columns is not None:
-        u = conv2d(
-            pad(u, (REACH, REACH, 0, 0), mode="replicate"), u.new_tensor(columns.taps).reshape(1, 1, 1, -1)
-        )
+        u = conv2d(pad(u, (REACH, REACH, 0, 0), mode="replicate"), u.new_tensor(columns.taps).reshape(1, 1, 1, -1))
     return u.reshape(shape)
 
 

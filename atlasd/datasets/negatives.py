@@ -189,18 +189,14 @@ def _vector_negatives() -> tuple[System, ...]:
         ),
         _vector("fourfold", 2, lambda x: (x.pow(4).sum(-1) / 4).log1p(), note="finite symmetry only: D4"),
         _vector("random_network", 3, _network(3), note="a network that was never trained"),
-        _vector(
-            "coordinates", 3, lambda x: x.clone(), note="the vector itself, compared as if it were invariant"
-        ),
+        _vector("coordinates", 3, lambda x: x.clone(), note="the vector itself, compared as if it were invariant"),
         _vector("constant_vector", 3, lambda x: 0 * x[:, 0] + 1.0, note="nothing to test"),
         _vector("noise2", 2, None, outputs=(), note="labels that are noise"),
         _vector("noise4", 4, None, outputs=(3,), note="labels that are noise"),
     )
 
 
-def _vector(
-    name: str, n: int, function: Function | None, *, outputs: tuple[int, ...] = (), note: str = ""
-) -> System:
+def _vector(name: str, n: int, function: Function | None, *, outputs: tuple[int, ...] = (), note: str = "") -> System:
     return System(
         name=name,
         kind="vector",

@@ -67,13 +67,10 @@ class System:
     def __post_init__(self) -> None:
         if self.function is None and (self.labels is None or self.oracle):
             raise InputError(
-                f"`function` must be given for {self.name!r}, got None; "
-                "without it give `labels` and oracle=False."
+                f"`function` must be given for {self.name!r}, got None; without it give `labels` and oracle=False."
             )
         if (self.kind == "field") != (self.atlas is not None):
-            raise InputError(
-                f"`atlas` must be given for fields and only for them, got {self.atlas} in {self.name!r}."
-            )
+            raise InputError(f"`atlas` must be given for fields and only for them, got {self.atlas} in {self.name!r}.")
 
     @property
     def positive(self) -> bool:

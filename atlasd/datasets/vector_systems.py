@@ -44,16 +44,12 @@ def _system(
     action: Action | None = None,
     note: str = "",
 ) -> System:
-    return System(
-        name=name, kind="vector", truth=truth, function=function, sample=sample, action=action, note=note
-    )
+    return System(name=name, kind="vector", truth=truth, function=function, sample=sample, action=action, note=note)
 
 
 def _rotations() -> tuple[System, ...]:
     return (
-        _system(
-            "so2", so(2), _turn_pair, _normal(2, 2), note="p.q, det(p, q) and |p|: reflections are broken"
-        ),
+        _system("so2", so(2), _turn_pair, _normal(2, 2), note="p.q, det(p, q) and |p|: reflections are broken"),
         _system("o2", so(2), lambda x: x.square().sum(-1).log1p(), _normal(2), note="a function of the norm"),
         _system("so3", so(3), _inner_products, _normal(2, 3), note="all inner products of two vectors"),
         _system("o3", so(3), lambda x: (-x.square().sum(-1) / 4).exp(), _normal(3), note="a Gaussian bell"),
@@ -139,9 +135,7 @@ def _cubics() -> tuple[System, ...]:
     axis = torch.full((3, 3), 1 / 3)
     cross = torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
     return (
-        _system(
-            "xyz", LieAlgebra(torus), lambda x: x.prod(-1).asinh(), _normal(3), note="diagonal and trace-free"
-        ),
+        _system("xyz", LieAlgebra(torus), lambda x: x.prod(-1).asinh(), _normal(3), note="diagonal and trace-free"),
         _system(
             "circulant",
             LieAlgebra(torch.stack([cross, 3 * axis - torch.eye(3)])),
@@ -155,12 +149,8 @@ def _cubics() -> tuple[System, ...]:
 def _equivariant() -> tuple[System, ...]:
     vectors = VectorAction(rho_out=lambda g: g)
     return (
-        _system(
-            "central2", so(2), _central_force, _normal(2), action=vectors, note="outputs turn with the input"
-        ),
-        _system(
-            "central3", so(3), _central_force, _normal(3), action=vectors, note="outputs turn with the input"
-        ),
+        _system("central2", so(2), _central_force, _normal(2), action=vectors, note="outputs turn with the input"),
+        _system("central3", so(3), _central_force, _normal(3), action=vectors, note="outputs turn with the input"),
         _system(
             "cross",
             so(3),
@@ -275,9 +265,7 @@ def _minors(x: Tensor) -> Tensor:
 def _flag(x: Tensor) -> Tensor:
     heights, areas = x[..., 1], _minors(x)
     # No small constant in the denominators: it would break the scaling.
-    return torch.cat(
-        [heights / heights.norm(dim=-1, keepdim=True), areas / areas.norm(dim=-1, keepdim=True)], -1
-    )
+    return torch.cat([heights / heights.norm(dim=-1, keepdim=True), areas / areas.norm(dim=-1, keepdim=True)], -1)
 
 
 def _weighted_flag(x: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from atlasd.discovery.problem import Problem
 
 _ROWS = 1 << 17  # rows of vector data evaluated together
 _TRIM = 0.1
+_SEEN = 0.2
 _SIZES = (-1.0, -0.5, -0.25, 0.25, 0.5, 1.0)
 
 
@@ -25,7 +26,7 @@ def unit_determinant(c: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Normal:
-    """A least-squares model of candidates: cost `(M,)`, gradient `(M, p)` and Gauss-Newton matrix `(M, p, p)`."""
+    """A least-squares model: cost `(M,)`, gradient `(M, p)` and Gauss-Newton matrix `(M, p, p)`."""
 
     cost: Tensor
     gradient: Tensor
@@ -80,14 +81,10 @@ class CosetError:
             models = [self._field_normal(each) for each in c]
             return Normal(*(torch.stack(part) for part in zip(*models, strict=True)))
         step = step if self.x.dtype == torch.float64 else 1e-2
-        moves = torch.eye(n, dtype=torch.float64) + step * torch.eye(n * n, dtype=torch.float64).view(
-            -1, n, n
-        )
+        moves = torch.eye(n, dtype=torch.float64) + step * torch.eye(n * n, dtype=torch.float64).view(-1, n, n)
         with torch.no_grad():
             base = self._misses(unit_determinant(c))  # (M, B, Q)
-            moved = self._misses(unit_determinant(c[:, None] @ moves).flatten(0, 1)).unflatten(
-                0, (len(c), -1)
-            )
+            moved = self._misses(unit_determinant(c[:, None] @ moves).flatten(0, 1)).unflatten(0, (len(c), -1))
         slopes = ((moved - base[:, None]) / step).flatten(2)  # (M, p, B Q)
         flat = base.flatten(1)
         # Cauchy weights: a jump of the function pulls no more than a smooth miss.
@@ -107,9 +104,7 @@ class CosetError:
             x = self.x.expand(len(part), *self.x.shape).flatten(0, 1)
             y = self.y.expand(len(part), *self.y.shape).flatten(0, 1)
             many = each[:, None, None].expand(len(part), b, self.x.shape[1], *g.shape[1:]).flatten(0, 1)
-            miss = self.problem.outputs(
-                self.problem.action.on_input(many, x)
-            ) - self.problem.action.on_output(many, y)
+            miss = self.problem.outputs(self.problem.action.on_input(many, x)) - self.problem.action.on_output(many, y)
             miss = miss.flatten(2) if miss.ndim > 2 else miss[..., None]  # (M B, K, outputs)
             miss = miss.double() * (self.weights * len(self.weights)).sqrt()[:, None]
             parts.append(miss.flatten(1).unflatten(0, (len(part), b)))
@@ -142,6 +137,10 @@ class CosetError:
     def _field_error(self, g: Tensor) -> Tensor:
         both = halves(self.problem, self.x, g, self.psi)
         miss, chance = (both.miss * self.weights).sum(1).mean(), (both.chance * self.weights).sum(1).mean()
+        shapes = tuple(self.psi.shape[-self.size :]), tuple(self.x.shape[-self.size :])
+        whole, seen = self.problem.window(shapes[0]).sum(), self.problem.window(shapes[0], g, shapes[1]).sum()
+        if seen < _SEEN * whole:  # nearly all has left the patch: a large miss was only not seen
+            return torch.ones_like(miss)
         # Where nothing moves, as under the identity, there is nothing to miss.
         return torch.where(chance > 1e-9 * self.chance, miss / chance.clamp_min(1e-300), 0.0)
 

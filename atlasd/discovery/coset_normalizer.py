@@ -24,11 +24,7 @@ _LARGEST_PLAIN = 384  # signed permutations of four axes
 
 def plain_matrices(n: int) -> Tensor:
     """The matrices that read best, the identity first: signs, then signed permutations, `(M, n, n)`."""
-    signs = (
-        torch.cartesian_prod(*[torch.tensor([1.0, -1.0], dtype=torch.float64)] * n)
-        .reshape(-1, n)
-        .diag_embed()
-    )
+    signs = torch.cartesian_prod(*[torch.tensor([1.0, -1.0], dtype=torch.float64)] * n).reshape(-1, n).diag_embed()
     if len(signs) > _LARGEST_PLAIN:
         return signs[:_LARGEST_PLAIN]
     eye = torch.eye(n, dtype=torch.float64)
@@ -107,9 +103,7 @@ def normalize_starts(algebra: LieAlgebra, starts: Tensor, iterations: int = 40) 
     cost = residual.square().mean(1)
     for _ in range(iterations):
         inverse = torch.linalg.inv(c)
-        slopes = _outside(algebra, c[:, None, None] @ moves @ inverse[:, None, None]).flatten(
-            2
-        )  # (M, p, k n n)
+        slopes = _outside(algebra, c[:, None, None] @ moves @ inverse[:, None, None]).flatten(2)  # (M, p, k n n)
         step = _solve(slopes @ slopes.mT, (slopes @ residual[..., None])[..., 0], damping)
         trial = unit_determinant(c @ torch.matrix_exp(step))
         moved = _conjugated(algebra, trial, frame)
@@ -136,9 +130,7 @@ def _solve(curvature: Tensor, gradient: Tensor, damping: Tensor) -> Tensor:
     scale = curvature.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(1e-12)
     ridge = (damping * scale)[:, None, None] * torch.eye(p, dtype=torch.float64)
     step = -torch.linalg.solve(curvature + ridge, gradient[..., None])[..., 0].unflatten(-1, (n, n))
-    step = step - step.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None] * torch.eye(
-        n, dtype=torch.float64
-    )
+    step = step - step.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None] * torch.eye(n, dtype=torch.float64)
     return step * (0.5 / torch.linalg.matrix_norm(step).clamp_min(0.5))[:, None, None]
 
 

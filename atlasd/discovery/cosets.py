@@ -30,6 +30,7 @@ from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 
 _EXACT = 1e-9
+_GAP = 3.0  # decades between rounding and a miss
 # Beyond this condition a matrix takes most of the data somewhere else.
 _CONDITION = 30.0
 
@@ -104,9 +105,7 @@ class CosetSearch:
             raise InputError(f"`method` must be 'normalizer' or 'gradient', got {self.method!r}.")
         for name in ("starts", "top", "samples", "steps"):
             if getattr(self, name) < 1:
-                raise InputError(
-                    f"`{name}` must be positive, got {getattr(self, name)}; leave it at its default."
-                )
+                raise InputError(f"`{name}` must be positive, got {getattr(self, name)}; leave it at its default.")
 
     def find(
         self,
@@ -137,25 +136,26 @@ class CosetSearch:
         if self.method == "gradient":
             begin = draw_starts(self.starts, problem.size, generator, initial)
             candidates, curve = descend_starts(
-                problem, begin, normalize=self.normalize, steps=self.steps, batch=2 if problem.is_field else 64,
-                learning_rate=self.learning_rate, samples=self.samples, generator=generator, progress=progress,
-            )  # fmt: skip
+                problem,
+                begin,
+                normalize=self.normalize,
+                steps=self.steps,
+                batch=2 if problem.is_field else 64,
+                learning_rate=self.learning_rate,
+                samples=self.samples,
+                generator=generator,
+                progress=progress,
+            )
             curves["coset error"] = curve
             raw = len(begin)
         else:
             begin = random_starts(self.starts, problem.size, generator)
-            begin = (
-                begin
-                if initial is None
-                else unit_determinant(draw_starts(0, problem.size, generator, initial))
-            )
+            begin = begin if initial is None else unit_determinant(draw_starts(0, problem.size, generator, initial))
             candidates = self._normalizing(error, algebra, begin, progress)
             raw = len(candidates)
         return self._sorted(error, algebra, candidates, self.tolerance or tolerance, raw, curves)
 
-    def _normalizing(
-        self, error: CosetError, algebra: LieAlgebra, begin: Tensor, progress: Progress
-    ) -> Tensor:
+    def _normalizing(self, error: CosetError, algebra: LieAlgebra, begin: Tensor, progress: Progress) -> Tensor:
         starts = torch.cat([plain_matrices(error.size), begin])
         starts, outside = normalize_starts(algebra, starts)
         starts = reduce_in_coset(algebra, starts[outside < 0.05])
@@ -181,7 +181,7 @@ class CosetSearch:
         """One candidate per component, the plainest that does as well, and what is to be rejected."""
         n = error.size
         identity = torch.eye(n, dtype=torch.float64)[None]
-        candidates = candidates[torch.linalg.cond(candidates) < 10 * _CONDITION]
+        candidates = candidates[torch.linalg.cond(candidates) < _CONDITION]
         membership = Membership(algebra)
         errors = error(candidates)
         candidates, errors = _distinct(
@@ -194,9 +194,8 @@ class CosetSearch:
         candidates, errors = _plainer(error, membership, candidates, errors)
         contrasts = error.contrast(candidates, algebra) if len(candidates) else errors
         good = (errors <= tolerance) & (contrasts <= self.contrast)
-        if not algebra.dimension and bool((contrasts < _EXACT).any()):
-            # Where some hold to rounding, those that do not are no symmetries.
-            good &= contrasts < 1e3 * _EXACT
+        if not algebra.dimension:
+            good &= contrasts <= _rounding_limit(contrasts)
         kept, bad = candidates[good][: self.top - 1], candidates[~good]
         return CosetCandidates(
             matrices=torch.cat([identity, kept]),
@@ -208,10 +207,23 @@ class CosetSearch:
         )
 
 
+def _rounding_limit(contrasts: Tensor) -> float:
+    """Where some of the errors `(M,)` are rounding, the largest of these; infinity where none is.
+
+    Where some matrices hold to rounding, those that do not are no symmetries.
+    """
+    values = contrasts.sort().values
+    decades = values.clamp_min(1e-16).log10()
+    if not len(values) or float(values[0]) > _EXACT:
+        return float("inf")
+    steps = (decades.diff() > _GAP).nonzero().flatten()
+    return float(values[int(steps[0])]) if len(steps) else float("inf")
+
+
 def _distinct(membership: Membership, matrices: Tensor, errors: Tensor, limit: int) -> tuple[Tensor, Tensor]:
     """The best matrix of each component, in the order of their errors, at most `limit` of them."""
     order = errors.argsort(stable=True)
-    left, kept = matrices[order], []
+    left, kept = matrices[order], list[Tensor]()
     rest = errors[order]
     values = []
     while len(left) and len(kept) < limit:
@@ -225,9 +237,7 @@ def _distinct(membership: Membership, matrices: Tensor, errors: Tensor, limit: i
     return torch.stack(kept), torch.stack(values)
 
 
-def _plainer(
-    error: CosetError, membership: Membership, candidates: Tensor, errors: Tensor
-) -> tuple[Tensor, Tensor]:
+def _plainer(error: CosetError, membership: Membership, candidates: Tensor, errors: Tensor) -> tuple[Tensor, Tensor]:
     """Signed permutations in place of candidates in the same component, where they do as well on the data."""
     plain = plain_matrices(error.size)
     for index, (matrix, value) in enumerate(zip(candidates, errors, strict=True)):

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from atlasd.algebra.group import Group
+from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import DataError
 from atlasd.runtime.files import write_atomically
@@ -123,7 +124,6 @@ class Discovery:
         """The content of `result.json`, schema 1; `extra` adds or replaces top-level entries."""
         from atlasd import __version__
 
-        identification = self.group.identify()
         content: dict[str, Any] = {
             "schema": SCHEMA,
             "experiment": experiment,
@@ -132,7 +132,7 @@ class Discovery:
             "version": __version__,
             "group": {
                 "name": self.group.name,
-                "algebra": identification.algebra,
+                "algebra": identify(self.algebra).name,
                 "dimension": self.group.dimension,
                 "components": self.group.order,
                 "component_group": self.group.component_group,
@@ -249,13 +249,20 @@ def _from_content(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         ),
         charts=tuple(
             ChartFinding(
-                tuple(c["center"]), _number(c["error"]), bool(c["outlier"]), _number(c.get("skill")), c.get("reason", "")
+                tuple(c["center"]),
+                _number(c["error"]),
+                bool(c["outlier"]),
+                _number(c.get("skill")),
+                c.get("reason", ""),
             )
             for c in content["charts"]
         ),
         spectrum=tuple(_number(v) for v in content["spectrum"]),
         predictor=PredictorSummary(
-            predictor["kind"], _number(predictor["skill"]), int(predictor["samples"]), float(predictor["seconds"])
+            predictor["kind"],
+            _number(predictor["skill"]),
+            int(predictor["samples"]),
+            float(predictor["seconds"]),
         ),
         seconds={k: float(v) for k, v in content["seconds"].items() if k != "total"},
         seed=int(content["seed"]),

@@ -39,7 +39,9 @@ class Found:
 class Search(Protocol):
     """Finds generators of a problem's symmetry."""
 
-    tolerance: float
+    @property
+    def tolerance(self) -> float:
+        """The largest error that counts as a symmetry."""
 
     def find(self, problem: Problem, *, seed: int, progress: Progress) -> Found:
         """Proposes a basis of the algebra."""

@@ -109,9 +109,7 @@ def parse_settings(kind: type[C], settings: Sequence[str]) -> C:
         key, equals, text = setting.partition("=")
         key = key.strip().replace("-", "_")
         if not equals or not key:
-            raise InputError(
-                f"settings must have the form key=value, got {setting!r}; write for example seed=1."
-            )
+            raise InputError(f"settings must have the form key=value, got {setting!r}; write for example seed=1.")
         if key in values:
             raise InputError(f"`{key}` must be set once, got it twice; leave one out.")
         # An unknown key is reported by `configure`, with its neighbours.
@@ -124,9 +122,7 @@ def _kinds(kind: type[Config]) -> dict[str, tuple[Any, ...]]:
     hints = typing.get_type_hints(kind)
     unions = (typing.Union, types.UnionType)
     return {
-        f.name: typing.get_args(hints[f.name])
-        if typing.get_origin(hints[f.name]) in unions
-        else (hints[f.name],)
+        f.name: typing.get_args(hints[f.name]) if typing.get_origin(hints[f.name]) in unions else (hints[f.name],)
         for f in dataclasses.fields(kind)
     }
 
@@ -191,9 +187,7 @@ def _wrong(field: dataclasses.Field[Any], kinds: tuple[Any, ...], value: Any) ->
     one_of = "one of " if len(choices) > 1 and len(kinds) == 1 else ""
     near = _near(str(value), choices)
     remedy = f"; the default is {_written(field.default)}." if near == "." else near
-    return InputError(
-        f"`{field.name}` must be {one_of}{_expected(field, kinds)}, got {_written(value)!r}{remedy}"
-    )
+    return InputError(f"`{field.name}` must be {one_of}{_expected(field, kinds)}, got {_written(value)!r}{remedy}")
 
 
 def _near(word: str, known: Sequence[str]) -> str:

@@ -55,23 +55,15 @@ class HeatConfig(Config):
         ("normalize", False): {"cosets": "gradient"},
     }
 
-    preset: Literal["cpu", "paper"] = option(
-        "cpu", "defaults: minutes on two cores, or the paper's own settings"
-    )
-    atlas: Literal["nineteen", "three", "sheared"] = option(
-        "nineteen", "charts; in sheared, one of three is sheared"
-    )
-    initial: Literal["separable", "isotropic"] = option(
-        "separable", "initial fields: the paper's, or plane waves"
-    )
+    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on two cores, or the paper's own settings")
+    atlas: Literal["nineteen", "three", "sheared"] = option("nineteen", "charts; in sheared, one of three is sheared")
+    initial: Literal["separable", "isotropic"] = option("separable", "initial fields: the paper's, or plane waves")
     samples: int = option(400, "simulated fields", least=8)
     steps: int = option(50, "steps of the simulator", least=1)
     search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
     predictor: Literal["stencil", "conv"] = option("stencil", "what is fitted to each chart")
     generators: int | Literal["auto"] = option(1, "generators of the gradient search", least=1)
-    similarity: Literal["standard", "cosine"] = option(
-        "standard", "how the gradient search keeps generators apart"
-    )
+    similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
     growth: float = option(0.1, "growth factor of the gradient search", least=0)
     growth_limit: float | None = option(1.0, "growth limit of the gradient search", least=0)
     weight: float = option(0.05, "weight of the similarity term", least=0)
@@ -84,9 +76,7 @@ class HeatConfig(Config):
     starts: int = option(64, "random starts of the coset search", least=1)
     top: int = option(16, "most components that are kept", least=1)
     normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
-    tolerance: float = option(
-        0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1
-    )
+    tolerance: float = option(0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
 
 
 CONFIG = HeatConfig
@@ -105,9 +95,7 @@ def run(config: HeatConfig, seed: int, progress: Progress) -> tuple[Discovery, E
         atlas=atlas,
         predictor=_predictor(config),
         search=_search(config),
-        cosets=CosetSearch(
-            method=config.cosets, starts=config.starts, top=config.top, normalize=config.normalize
-        ),
+        cosets=CosetSearch(method=config.cosets, starts=config.starts, top=config.top, normalize=config.normalize),
         seed=seed,
         progress=progress,
     )

@@ -80,9 +80,7 @@ class Recorded:
     content: Mapping[str, Any]
 
 
-def plan_run(
-    name: str, settings: Sequence[str] = (), *, seed: int = 0, out: str | Path | None = None
-) -> Plan:
+def plan_run(name: str, settings: Sequence[str] = (), *, seed: int = 0, out: str | Path | None = None) -> Plan:
     """Checks everything that can be checked before the work starts, and writes nothing.
 
     Arguments:
@@ -104,21 +102,16 @@ def check_directory(directory: Path) -> None:
     """Raises unless a run may be written there."""
     if directory.exists():
         if not directory.is_dir():
-            raise InputError(
-                f"`out` must be a directory, got the file {str(directory)!r}; choose another name."
-            )
+            raise InputError(f"`out` must be a directory, got the file {str(directory)!r}; choose another name.")
         if any(directory.iterdir()) and not (directory / "result.json").is_file():
             raise InputError(
-                f"`out` must be empty or an earlier run, got {str(directory)!r} with other files; "
-                "choose another name."
+                f"`out` must be empty or an earlier run, got {str(directory)!r} with other files; choose another name."
             )
     standing = directory
     while not standing.exists() and standing != standing.parent:
         standing = standing.parent
     if not standing.is_dir() or not os.access(standing, os.W_OK | os.X_OK):
-        raise InputError(
-            f"`out` must be a directory that can be written, got {str(directory)!r}; choose another one."
-        )
+        raise InputError(f"`out` must be a directory that can be written, got {str(directory)!r}; choose another one.")
 
 
 def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorded:

@@ -42,33 +42,23 @@ class FunctionConfig(Config):
         ("normalize", False): {"cosets": "gradient"},
     }
 
-    preset: Literal["cpu", "paper"] = option(
-        "cpu", "defaults: seconds on two cores, or the paper's own settings"
-    )
+    preset: Literal["cpu", "paper"] = option("cpu", "defaults: seconds on two cores, or the paper's own settings")
     samples: int = option(2000, "random inputs", least=8)
-    predictor: Literal["oracle", "mlp"] = option(
-        "oracle", "ask the function itself, or a perceptron fitted to it"
-    )
+    predictor: Literal["oracle", "mlp"] = option("oracle", "ask the function itself, or a perceptron fitted to it")
     search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
     generators: int | Literal["auto"] = option(1, "generators of the gradient search", least=1)
-    similarity: Literal["standard", "cosine"] = option(
-        "standard", "how the gradient search keeps generators apart"
-    )
+    similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
     cosets: Literal["normalizer", "gradient"] = option("normalizer", "search for cosets")
     starts: int = option(64, "random starts of the coset search", least=1)
     top: int = option(64, "most components that are kept", least=1)
     normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
-    tolerance: float = option(
-        0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1
-    )
+    tolerance: float = option(0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
 
     def make_search(self) -> SpectralSearch | GradientSearch:
         """The search for generators that is asked for."""
         if self.search == "spectral":
             return SpectralSearch(tolerance=self.tolerance)
-        return GradientSearch(
-            generators=self.generators, similarity=self.similarity, tolerance=self.tolerance
-        )
+        return GradientSearch(generators=self.generators, similarity=self.similarity, tolerance=self.tolerance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,14 +109,10 @@ def discover_toy(chosen: Toy, config: FunctionConfig, seed: int, progress: Progr
         ),
     )
     if config.predictor == "oracle":
-        return discover(
-            x, function=chosen.function, search=search, cosets=cosets, seed=seed, progress=progress
-        )
+        return discover(x, function=chosen.function, search=search, cosets=cosets, seed=seed, progress=progress)
     with torch.no_grad():
         y = chosen.function(x)
-    return discover(
-        x, y, predictor=MLPPredictor(), search=search, cosets=cosets, seed=seed, progress=progress
-    )
+    return discover(x, y, predictor=MLPPredictor(), search=search, cosets=cosets, seed=seed, progress=progress)
 
 
 def element_errors(found: Tensor, truth: Tensor) -> tuple[list[float], list[int]]:

@@ -57,9 +57,7 @@ class Atlas:
         return cls(tuple(PlaneChart(c, in_radius, out_radius, bent.get(k)) for k, c in enumerate(centres)))
 
     @classmethod
-    def grid(
-        cls, shape: Sequence[int], in_radius: int, out_radius: int, stride: int | None = None
-    ) -> Atlas:
+    def grid(cls, shape: Sequence[int], in_radius: int, out_radius: int, stride: int | None = None) -> Atlas:
         """Tiles a field with charts whose output patches cover all that input patches can reach.
 
         Arguments:

@@ -71,8 +71,7 @@ class PlaneChart:
         """Raises if the chart does not lie inside a field of this spatial shape."""
         if len(shape) != len(self.center):
             raise InputError(
-                f"`center` must have as many coordinates as the field has axes ({len(shape)}), "
-                f"got {self.center}."
+                f"`center` must have as many coordinates as the field has axes ({len(shape)}), got {self.center}."
             )
         corners = self._points(self.in_radius)
         low, high = corners.min(0).values, corners.max(0).values

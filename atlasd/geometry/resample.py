@@ -125,9 +125,7 @@ def _by_matrix(
     fill: Fill,
 ) -> Tensor:
     """Resampling at points shared by many fields is one sparse matrix: build it once, multiply."""
-    corners = [
-        _tap(shape, taps, weights, inside, c, fill) for c in product(*(range(len(w)) for w in weights))
-    ]
+    corners = [_tap(shape, taps, weights, inside, c, fill) for c in product(*(range(len(w)) for w in weights))]
     q = corners[0][0].shape[0]
     rows = torch.arange(q).repeat(len(corners))
     columns = torch.cat([i for i, _ in corners])

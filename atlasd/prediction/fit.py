@@ -7,7 +7,6 @@ __all__ = ["AutoPredictor", "fit_predictor"]
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from atlasd.errors import InputError

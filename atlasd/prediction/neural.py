@@ -95,7 +95,9 @@ class ConvPredictor:
                 f"`in_radius` must exceed `out_radius` by at least {self.kernel // 2} for a convolution, got {room}."
             )
         if not samples.atlas.radii:
-            raise InputError("`atlas` must be given for a ConvPredictor: a chart needs a margin; use Atlas.at or Atlas.grid.")
+            raise InputError(
+                "`atlas` must be given for a ConvPredictor: a chart needs a margin; use Atlas.at or Atlas.grid."
+            )
 
         def make(generator: torch.Generator) -> nn.Module:
             return ChartConv(
@@ -127,7 +129,9 @@ class MLPPredictor:
     ) -> FittedPredictor:
         """Fits one network on all tokens."""
         if samples.is_field:
-            raise InputError("`predictor` must not be an MLPPredictor for fields; use StencilPredictor or ConvPredictor.")
+            raise InputError(
+                "`predictor` must not be an MLPPredictor for fields; use StencilPredictor or ConvPredictor."
+            )
         inputs = samples.x[0].numel()
         assert samples.y is not None
         outputs = samples.classes or samples.y.shape[-1]

@@ -55,7 +55,9 @@ class Samples:
         _check_finite(x, "x")
         is_field = x.ndim >= 4
         if atlas is not None and not is_field and atlas.radii is not None:
-            raise InputError(f"`atlas` must be left out for vectors, got {len(atlas)} charts on x of shape {tuple(x.shape)}.")
+            raise InputError(
+                f"`atlas` must be left out for vectors, got {len(atlas)} charts on x of shape {tuple(x.shape)}."
+            )
         atlas = Atlas.whole() if atlas is None else atlas
         if is_field:
             atlas.check(x.shape[2:])
@@ -112,8 +114,10 @@ def _check_finite(value: Tensor, name: str) -> None:
     # In parts: a mask as large as the data would double the memory.
     bad, first = 0, None
     for start in range(0, len(value), 4096):
-        wrong = ~torch.isfinite(value[start : start + 4096]).flatten(1).all(1) if value.ndim > 1 else ~torch.isfinite(
-            value[start : start + 4096]
+        wrong = (
+            ~torch.isfinite(value[start : start + 4096]).flatten(1).all(1)
+            if value.ndim > 1
+            else ~torch.isfinite(value[start : start + 4096])
         )
         if bool(wrong.any()):
             bad += int(wrong.sum())

@@ -29,14 +29,14 @@ class StencilPredictor:
     Arguments:
         width: Width of the stencil in pixels, odd.
         ridges: Candidate ridge strengths, relative to the mean square of the inputs; each chart takes the
-            strongest that is within `slack` of the best on held-out data.
-        slack: Relative held-out error that a smoother stencil may cost.
+            strongest that costs at most `slack` of skill on held-out data.
+        slack: Skill that a smoother stencil may cost.
         batch: Samples read together.
     """
 
-    width: int = 5
-    ridges: tuple[float, ...] = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-    slack: float = 0.02
+    width: int = 9
+    ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+    slack: float = 0.005
     batch: int = 64
 
     def __post_init__(self) -> None:
@@ -48,7 +48,9 @@ class StencilPredictor:
     ) -> FittedPredictor:
         """Solves the normal equations of every chart, accumulated sample by sample in float64."""
         if not samples.is_field or samples.classes:
-            raise InputError("`predictor` must not be a StencilPredictor for vectors or classes; use MLPPredictor or ConvPredictor.")
+            raise InputError(
+                "`predictor` must not be a StencilPredictor for vectors or classes; use MLPPredictor or ConvPredictor."
+            )
         started = time.perf_counter()
         width = self._fitting_width(samples)
         moments = _Moments(width, samples.size)
@@ -71,7 +73,9 @@ class StencilPredictor:
             samples=len(train),
             seconds=time.perf_counter() - started,
             untrained=lambda generator: _stencil(
-                torch.randn(function.weight.shape, generator=generator, dtype=torch.float64), torch.zeros_like(function.bias), function.shape
+                torch.randn(function.weight.shape, generator=generator, dtype=torch.float64),
+                torch.zeros_like(function.bias),
+                function.shape,
             ),
         )
 
@@ -94,7 +98,7 @@ class StencilPredictor:
             for i, solution in enumerate(solutions):
                 function = moments.stencil(solution, tuple(y.shape[3:]))
                 errors[i] += (function(x) - y).double().square().flatten(2).mean(-1).sum(0)
-        allowed = errors <= (1 + self.slack) * errors.min(0).values
+        allowed = errors <= errors.min(0).values + self.slack * len(held_out) * moments.pointwise_error()
         # The strongest ridge that costs nothing measurable: what the data leave open is left smooth.
         best = (allowed * torch.arange(1, len(solutions) + 1)[:, None]).argmax(0)
         chosen = torch.stack([solutions[int(i)][k] for k, i in enumerate(best)])
@@ -137,6 +141,7 @@ class _Moments:
         self.width, self.dimensions = width, dimensions
         self.gram: Tensor = torch.tensor(0.0)
         self.right: Tensor = torch.tensor(0.0)
+        self.square: Tensor = torch.tensor(0.0)  # sum of y^2, (K, C')
         self.rows = 0
         self.shape: tuple[int, ...] = ()
         self.channels = 0
@@ -148,6 +153,17 @@ class _Moments:
     @property
     def pixels(self) -> int:
         return int(torch.tensor(self.shape).prod())
+
+    def pointwise_error(self) -> Tensor:
+        """Error of the best linear map of the centre pixel, per chart `(K,)`, on the samples seen."""
+        middle = self.width**self.dimensions
+        keep = [c * middle + middle // 2 for c in range(self.channels)] + [self.features]
+        gram, right = self.gram[:, keep][:, :, keep], self.right[:, keep]
+        ridge = (
+            1e-12 * gram.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None] * torch.eye(len(keep), dtype=torch.float64)
+        )
+        explained = (right * torch.linalg.solve(gram + ridge, right)).sum(1)
+        return ((self.square - explained) / self.rows).mean(-1).clamp_min(0.0)
 
     def add(self, x: Tensor, y: Tensor) -> None:
         self.shape, self.channels = tuple(y.shape[3:]), x.shape[2]
@@ -166,6 +182,7 @@ class _Moments:
         wide = columns.double()
         self.gram = self.gram + wide @ wide.mT
         self.right = self.right + wide @ values.double().mT
+        self.square = self.square + values.double().square().sum(-1)
         self.rows += columns.shape[-1]
 
     def solve(self, ridge: float) -> Tensor:
@@ -181,7 +198,5 @@ class _Moments:
         return torch.cat([weights, target - mean.mT @ weights], dim=1)
 
     def stencil(self, solution: Tensor, shape: tuple[int, ...]) -> _Stencil:
-        weight = solution[:, :-1].mT.reshape(
-            solution.shape[0], -1, self.channels, *([self.width] * self.dimensions)
-        )
+        weight = solution[:, :-1].mT.reshape(solution.shape[0], -1, self.channels, *([self.width] * self.dimensions))
         return _Stencil(weight, solution[:, -1], shape)

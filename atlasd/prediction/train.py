@@ -40,9 +40,11 @@ def loss_per_chart(samples: Samples) -> Callable[[Tensor, Tensor], Tensor]:
 
         def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
             flat = functional.cross_entropy(output.flatten(0, 1), target.flatten(0, 1), reduction="none")
-            return flat.unflatten(0, output.shape[:2]).flatten(2).mean((0, 2)) if flat.ndim > 1 else flat.unflatten(
-                0, output.shape[:2]
-            ).mean(0)
+            return (
+                flat.unflatten(0, output.shape[:2]).flatten(2).mean((0, 2))
+                if flat.ndim > 1
+                else flat.unflatten(0, output.shape[:2]).mean(0)
+            )
 
         return cross_entropy
     return lambda output, target: (output - target).square().flatten(2).mean((0, 2))

@@ -49,7 +49,9 @@ def _features(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(u[:, :, :1]), u, u * u, u * u * u], dim=2)
 
 
-def fit_pointwise(batches: Callable[[], Iterable[tuple[Tensor, Tensor]]], weight: Tensor | None = None) -> PointwisePart:
+def fit_pointwise(
+    batches: Callable[[], Iterable[tuple[Tensor, Tensor]]], weight: Tensor | None = None
+) -> PointwisePart:
     """Least squares of outputs on polynomials of the input at the same pixel, in two streamed passes.
 
     Arguments:

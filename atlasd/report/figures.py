@@ -65,15 +65,11 @@ def draw_matrices(matrices: Tensor, titles: Sequence[str], heading: str = "", co
                 value = float(matrix[i, j])
                 ink = "white" if abs(value) > 0.65 * largest else "black"
                 # Adding zero turns -0.00 into 0.00.
-                axes.text(
-                    j, i, f"{round(value, 2) + 0.0:.2f}", ha="center", va="center", color=ink, fontsize=9
-                )
+                axes.text(j, i, f"{round(value, 2) + 0.0:.2f}", ha="center", va="center", color=ink, fontsize=9)
     return figure
 
 
-def draw_spectrum(
-    spectrum: Sequence[float], tolerance: float | None = None, dimension: int | None = None
-) -> Figure:
+def draw_spectrum(spectrum: Sequence[float], tolerance: float | None = None, dimension: int | None = None) -> Figure:
     """The chance-normalised eigenvalues on a logarithmic scale, with the chance level and the cut.
 
     Arguments:
@@ -135,21 +131,15 @@ def draw_charts(
             corner, side = (column - radius - 0.5, row - radius - 0.5), 2 * radius + 1
             face = (*colour[:3], alpha) if isinstance(colour, tuple) else "none"
             axes.add_patch(
-                Rectangle(
-                    corner, side, side, facecolor=face, edgecolor=edge, linewidth=width, linestyle=style
-                )
+                Rectangle(corner, side, side, facecolor=face, edgecolor=edge, linewidth=width, linestyle=style)
             )
-        axes.plot(
-            column, row, "x" if chart.outlier else "o", color=edge, markersize=7 if chart.outlier else 3
-        )
+        axes.plot(column, row, "x" if chart.outlier else "o", color=edge, markersize=7 if chart.outlier else 3)
         axes.annotate(str(number), (column, row), textcoords="offset points", xytext=(4, 3), fontsize=8)
     figure.colorbar(colours, ax=axes, shrink=0.8, label="error under the pooled group")
     axes.set_xlabel("column")
     axes.set_ylabel("row")
     apart = sum(c.outlier for c in charts)
-    axes.set_title(
-        f"{len(charts)} charts" + (f", {apart} standing apart (crosses)" if apart else ""), fontsize=10
-    )
+    axes.set_title(f"{len(charts)} charts" + (f", {apart} standing apart (crosses)" if apart else ""), fontsize=10)
     return figure
 
 
@@ -227,9 +217,7 @@ def figure_bytes(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def write_figures(
-    discovery: Discovery, directory: Path, fields: Mapping[str, Tensor] | None = None
-) -> list[Path]:
+def write_figures(discovery: Discovery, directory: Path, fields: Mapping[str, Tensor] | None = None) -> list[Path]:
     """Writes every figure as PNG and SVG, and removes those of an earlier run that this one lacks."""
     figures = draw_discovery(discovery, fields)
     written = []

@@ -108,10 +108,7 @@ def _article(section: Section) -> str:
     discovery = section.discovery
     content = section.content or discovery.to_dict()
     title = section.title or content.get("experiment") or "Discovery"
-    figures = {
-        name: figure_bytes(figure, "svg")
-        for name, figure in draw_discovery(discovery, section.fields).items()
-    }
+    figures = {name: figure_bytes(figure, "svg") for name, figure in draw_discovery(discovery, section.fields).items()}
     picture = {name: _figure(name, data, describe_discovery(discovery)) for name, data in figures.items()}
 
     def pictures(*names: str) -> str:
@@ -128,9 +125,7 @@ def _article(section: Section) -> str:
         _block("Data", pictures("fields")),
         _block("Stand-in for the unknown map", _predictor(discovery) + pictures("curves")),
         _block("Against the truth", _comparison(content)),
-        _block(
-            "Time", _table(("stage", "seconds"), [(k, _number(v)) for k, v in content["seconds"].items()])
-        ),
+        _block("Time", _table(("stage", "seconds"), [(k, _number(v)) for k, v in content["seconds"].items()])),
         _block("Run it again", _again(content)),
     ]
     return f"<article>{''.join(parts)}</article>"
@@ -155,8 +150,7 @@ def _verdict_row(name: str, d: Direction) -> str:
     numbers = "".join(f"<td class='number'>{_number(v)}</td>" for v in (d.error, d.upper, d.tolerance))
     mark = d.decision if d.decision in ("symmetry", "broken") else "faint"
     return (
-        f"<tr><td>{_text(name)}</td>{numbers}<td class='{mark}'>{_text(d.decision)}</td>"
-        f"<td>{_text(d.reason)}</td></tr>"
+        f"<tr><td>{_text(name)}</td>{numbers}<td class='{mark}'>{_text(d.decision)}</td><td>{_text(d.reason)}</td></tr>"
     )
 
 
@@ -166,11 +160,7 @@ def _charts(discovery: Discovery) -> str:
     rows = "".join(
         f"<tr><td>{k}</td><td>{_text(', '.join(f'{v:g}' for v in c.center))}</td>"
         f"<td class='number'>{_number(c.error)}</td><td class='number'>{_number(c.skill)}</td>"
-        + (
-            f"<td class='outlier'>stands apart</td><td>{_text(c.reason)}</td>"
-            if c.outlier
-            else "<td></td><td></td>"
-        )
+        + (f"<td class='outlier'>stands apart</td><td>{_text(c.reason)}</td>" if c.outlier else "<td></td><td></td>")
         + "</tr>"
         for k, c in enumerate(discovery.charts)
     )
@@ -190,9 +180,7 @@ def _comparison(content: Mapping[str, Any]) -> str:
     if not metrics and not paper:
         return ""
     keys = [*metrics, *(k for k in paper if k not in metrics)]
-    return _table(
-        ("figure", "here", "paper"), [(k, _value(metrics.get(k)), _value(paper.get(k))) for k in keys]
-    )
+    return _table(("figure", "here", "paper"), [(k, _value(metrics.get(k)), _value(paper.get(k))) for k in keys])
 
 
 def _again(content: Mapping[str, Any]) -> str:

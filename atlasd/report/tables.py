@@ -27,9 +27,7 @@ def describe_discovery(discovery: Discovery) -> str:
     if not group.dimension:
         words = f"The map commutes with the {group.order} elements of {group.name}."
     else:
-        directions = (
-            "one continuous direction" if group.dimension == 1 else f"{group.dimension} continuous directions"
-        )
+        directions = "one continuous direction" if group.dimension == 1 else f"{group.dimension} continuous directions"
         parts = "one component" if group.order == 1 else f"{group.order} components"
         words = f"The map commutes with {group.name}: {directions}, {parts}."
     apart = [str(k) for k, c in enumerate(discovery.charts) if c.outlier]
@@ -93,9 +91,7 @@ def _verdict_table(rows: Iterable[tuple[str, int, Direction]]) -> Table:
     for heading in ("", "error", "upper", "decision", "why"):
         table.add_column(heading, justify="right" if heading in ("error", "upper") else "left")
     for kind, number, d in rows:
-        table.add_row(
-            f"{kind} {number + 1}", f"{d.error:.4f}", f"{d.upper:.4f}", Text(d.decision), Text(d.reason)
-        )
+        table.add_row(f"{kind} {number + 1}", f"{d.error:.4f}", f"{d.upper:.4f}", Text(d.decision), Text(d.reason))
     return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["write_atomically"]
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -29,5 +30,6 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> Path:
     except OSError as error:
         raise DataError(f"`{path}` could not be written: {error}; choose another directory.") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
     return path

@@ -37,7 +37,13 @@ class Terminal:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
         from rich.progress import Progress as Bars
 
         self._console = Console(stderr=True)
@@ -78,4 +84,4 @@ class Terminal:
 
     def say(self, message: str) -> None:
         """Writes one line."""
-        self._console.print(message, highlight=False)
+        self._console.print(message, highlight=False, markup=False)

@@ -114,9 +114,7 @@ def test_generate_and_subgroup():
         (torch.tensor([[0, 2, 1], [2, 1, 0], [1, 0, 2]]), "identity"),
         # The smallest loop that is not a group.
         (
-            torch.tensor(
-                [[0, 1, 2, 3, 4], [1, 0, 3, 4, 2], [2, 4, 0, 1, 3], [3, 2, 4, 0, 1], [4, 3, 1, 2, 0]]
-            ),
+            torch.tensor([[0, 1, 2, 3, 4], [1, 0, 3, 4, 2], [2, 4, 0, 1, 3], [3, 2, 4, 0, 1], [4, 3, 1, 2, 0]]),
             "differs",
         ),
     ],

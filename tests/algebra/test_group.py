@@ -63,9 +63,7 @@ def test_close_from_one_generator(n, order):
 @pytest.mark.parametrize("seed", range(5))
 def test_close_d4_from_some_elements(seed):
     exact = known.dihedral(4).cosets
-    chosen = torch.cat(
-        [exact[[1, 4]], exact[torch.randint(8, (20,), generator=torch.Generator().manual_seed(seed))]]
-    )
+    chosen = torch.cat([exact[[1, 4]], exact[torch.randint(8, (20,), generator=torch.Generator().manual_seed(seed))]])
     group = Group.close(torch.zeros(0, 2, 2), noisy(chosen, 0.03, seed))
     assert (group.order, group.component_group) == (8, "D4")
     assert table_error(group) < 1e-6
@@ -101,9 +99,7 @@ def test_close_asks_before_it_adds():
         return torch.linalg.det(g) > 0
 
     # The mirror brings three more, which are refused: it goes, the quarter turn stays.
-    group = Group.close(
-        torch.zeros(0, 2, 2), noisy(exact[[1, 4]], 0.01), accept=only_rotations_and_one_mirror
-    )
+    group = Group.close(torch.zeros(0, 2, 2), noisy(exact[[1, 4]], 0.01), accept=only_rotations_and_one_mirror)
     assert (group.component_group, group.dropped) == ("C4", 1)
     assert asked
 

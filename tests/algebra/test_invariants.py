@@ -21,9 +21,7 @@ def with_noise(algebra, noise, seed):
 @pytest.mark.parametrize("scaling", [False, True])
 @pytest.mark.parametrize("noise", [0.0, 0.03])
 def test_the_lorentz_metric_survives_scaling_and_noise(scaling, noise):
-    basis = (
-        torch.cat([known.so(1, 3).basis, torch.eye(4).double()[None]]) if scaling else known.so(1, 3).basis
-    )
+    basis = torch.cat([known.so(1, 3).basis, torch.eye(4).double()[None]]) if scaling else known.so(1, 3).basis
     found = metric(with_noise(LieAlgebra(basis), noise, seed=0))
     assert found.signature == (1, 3, 0)
     assert found.form[0, 0] < 0

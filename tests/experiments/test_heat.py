@@ -42,9 +42,7 @@ def test_what_is_asked(asked):
 
 
 def test_paper_preset(asked):
-    config = parse_settings(
-        heat.HeatConfig, ["preset=paper", "samples=8", "similarity=cosine", "normalize=false"]
-    )
+    config = parse_settings(heat.HeatConfig, ["preset=paper", "samples=8", "similarity=cosine", "normalize=false"])
     assert parse_settings(heat.HeatConfig, ["preset=paper"]).samples == 10_000
     heat.run(config, 0, Silent())
     search, cosets, predictor = asked["search"], asked["cosets"], asked["predictor"]

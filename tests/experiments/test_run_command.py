@@ -63,9 +63,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(fake, here, capsys, argume
     assert not list(here.iterdir())
 
 
-@pytest.mark.parametrize(
-    "error", [InputError("chart must lie\ninside"), DataError("damaged"), OSError("disc full")]
-)
+@pytest.mark.parametrize("error", [InputError("chart must lie\ninside"), DataError("damaged"), OSError("disc full")])
 def test_errors_of_the_run(fake, here, capsys, error):
     def fail(config, seed, progress):
         raise error

@@ -37,9 +37,7 @@ def page(discovery, fields, tmp_path_factory):
     content = discovery.to_dict(
         EVIL, config={"name": EVIL, EVIL: 1}, metrics={EVIL: EVIL}, paper={"angle_deg": 1.67}, command=EVIL
     )
-    return write_report(
-        discovery, tmp_path_factory.mktemp("page") / "report.html", content=content, fields=fields
-    )
+    return write_report(discovery, tmp_path_factory.mktemp("page") / "report.html", content=content, fields=fields)
 
 
 def test_data_never_become_markup(page):
@@ -73,9 +71,7 @@ def test_pictures_speak(page):
 
 def test_light_dark_and_phone(page):
     text = page.read_text()
-    assert (
-        "prefers-color-scheme: dark" in text and "width=device-width" in text and '<html lang="en">' in text
-    )
+    assert "prefers-color-scheme: dark" in text and "width=device-width" in text and '<html lang="en">' in text
 
 
 def test_report_from_the_discovery_alone(plain, tmp_path):

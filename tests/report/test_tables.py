@@ -17,9 +17,7 @@ def _printed(draw) -> str:
 
 
 def test_group_verdict_and_metrics(discovery):
-    text = _printed(
-        lambda c: print_discovery(discovery, c, metrics={"angle_deg": 0.123456, "list": [1.0, 2]})
-    )
+    text = _printed(lambda c: print_discovery(discovery, c, metrics={"angle_deg": 0.123456, "list": [1.0, 2]}))
     assert text.startswith("O(2)  (so(2), 2 components)")
     assert "One generator & one reflection hold." in text
     assert "angle_deg=0.1235" in text and "list=[1, 2]" in text

@@ -1,0 +1,142 @@
+"""From what the user gives to the problem that a search is given."""
+
+from __future__ import annotations
+
+__all__ = ["Setup", "prepare"]
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from atlasd.discovery.problem import Problem
+from atlasd.discovery.verdict import Gates
+from atlasd.errors import InputError
+from atlasd.geometry.actions import Action, GridAction, VectorAction, window_radius
+from atlasd.geometry.atlas import Atlas
+from atlasd.prediction.fit import AutoPredictor
+from atlasd.prediction.oracle import oracle_predictor
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, compared
+from atlasd.prediction.samples import Samples, split_indices
+from atlasd.prediction.trivial import PointwisePart, fit_pointwise
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.random import stream
+
+SKILL_LIMIT = 0.98
+"""Skill beyond which a chart's weight does not grow: better fits are not told apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A problem, its predictor, its gates, and how to make the same problem with an untrained predictor."""
+
+    samples: Samples
+    predictor: FittedPredictor
+    problem: Problem
+    gates: Gates
+    untrained: Callable[[torch.Generator], Problem] | None = None
+
+
+def prepare(
+    x: Any,
+    y: Any = None,
+    *,
+    function: Callable[[Tensor], Tensor] | None = None,
+    atlas: Atlas | None = None,
+    action: Action | None = None,
+    predictor: PredictorSpec | None = None,
+    seed: int,
+    progress: Progress,
+) -> Setup:
+    """Checks the input, fits predictors or wraps the function, and removes the pointwise part."""
+    if (y is None) == (function is None):
+        raise InputError("`y` or `function` must be given, and not both; pass targets to learn from, or a function.")
+    samples = Samples.check(x, y, atlas, minimum=20)
+    train, search, test = split_indices(len(samples), stream(seed, "split"))
+    if function is not None:
+        fitted = oracle_predictor(function, samples)
+        search = torch.cat([train, search])
+    else:
+        recipe = AutoPredictor() if predictor is None else predictor
+        fitted = recipe.fit(samples, train, search, seed=seed, progress=progress)
+    action = _action(samples, action)
+    radii = samples.atlas.radii
+    if not samples.is_field:
+        radius = None
+    elif radii is None:
+        half = min((s - 1) / 2 for s in samples.x.shape[2:])
+        radius = window_radius(half, half, fitted.reach)
+    else:
+        reach = fitted.reach if function is None else float(radii[0] - radii[1]) / 2**0.5
+        radius = max(window_radius(*radii, reach), 1.0)
+    skill = fitted.chart_skill.clamp(0.0, SKILL_LIMIT)
+    weights = skill / (1 - skill)
+    weights = weights / weights.mean() if float(weights.sum()) > 0 else torch.ones_like(weights)
+    problem = Problem(
+        outputs=compared(fitted.function, fitted.classes),
+        action=action,
+        size=samples.size,
+        patches=samples.inputs,
+        search=search,
+        test=test,
+        charts=len(samples.atlas),
+        radius=radius,
+        reach=fitted.reach,
+        weights=weights,
+    )
+    problem, gates = _tested(problem, fitted)
+    untrained = None
+    if fitted.untrained is not None:
+        fresh = fitted.untrained
+
+        def untrained(generator: torch.Generator) -> Problem:
+            blank = replace(problem, outputs=compared(fresh(generator), fitted.classes), pointwise=None)
+            return _tested(blank, fitted)[0]
+
+    return Setup(samples, fitted, problem, gates, untrained)
+
+
+def _action(samples: Samples, action: Action | None) -> Action:
+    if action is None:
+        return GridAction(dimensions=samples.size) if samples.is_field else VectorAction()
+    if isinstance(action, GridAction) != samples.is_field:
+        kind = "GridAction" if samples.is_field else "VectorAction"
+        raise InputError(
+            f"`action` must be a {kind} for x of shape {tuple(samples.x.shape)}, got {type(action).__name__}."
+        )
+    return action
+
+
+def _tested(problem: Problem, fitted: FittedPredictor) -> tuple[Problem, Gates]:
+    """The problem without its pointwise part, and the gates."""
+    index = problem.search[:128]
+    parts = index.split(32)
+    plain = isinstance(problem.action, GridAction) and problem.action.rho_in is None and problem.action.rho_out is None
+
+    def pairs() -> Iterator[tuple[Tensor, Tensor]]:
+        for part in parts:
+            x = problem.patches(part)
+            with torch.no_grad():
+                yield x, problem.outputs(x)
+
+    pointwise: PointwisePart | None = fit_pointwise(pairs) if plain else None
+    problem = replace(problem, pointwise=pointwise)
+    total, left, count = 0.0, 0.0, 0
+    mean: Tensor | None = None
+    for x, y in pairs():
+        with torch.no_grad():
+            rest = problem.psi(x).double()
+        mean = y.double().mean(0) if mean is None else mean
+        total += float((y.double() - mean).square().sum())
+        left += float(
+            (rest - rest.mean()).square().sum() if pointwise is not None else (y.double() - mean).square().sum()
+        )
+        count += y.numel()
+    scale = max(abs(float(mean.abs().mean())) if mean is not None else 0.0, 1e-30)
+    # Rounding alone leaves about 1e-12 of the square of the values.
+    constant = total / max(count, 1) <= 1e-10 * scale * scale
+    share = 0.0 if constant else left / max(total, 1e-300)
+    saturated = bool(fitted.classes) and total / max(count, 1) < 1e-5
+    return problem, Gates(skill=fitted.skill, testable=share, saturated=saturated)

@@ -1,0 +1,186 @@
+"""The default search: first order in closed form, then finite size, with the dimension found."""
+
+from __future__ import annotations
+
+__all__ = ["SpectralSearch"]
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery import gram
+from atlasd.discovery.coverage import Coverage
+from atlasd.discovery.problem import Problem
+from atlasd.discovery.refine import FLOOR, FiniteCriterion, minimise, pooled, scaled
+from atlasd.discovery.search import Found
+from atlasd.errors import InputError
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.random import stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectralSearch:
+    """Generators from a generalised eigenproblem, confirmed and refined at finite size.
+
+    Arguments:
+        tolerance: The largest error that counts as a symmetry, on the scale where 0 is exact and 1 is chance.
+        generators: The number of generators, or `None` to find it.
+        candidates: First-order error below which a direction is looked at again at finite size.
+        sizes: Finite sizes |t|, for generators of operator norm 1.
+        samples: Samples for finite size on fields.
+        gram_samples: The most samples for first order.
+        starts: Random starts where first order tells nothing.
+    """
+
+    tolerance: float = 0.05
+    generators: int | None = None
+    candidates: float = 0.35
+    sizes: tuple[float, ...] = (0.3, 0.6, 1.0, 1.5)
+    samples: int = 40
+    gram_samples: int = 4096
+    starts: int = 16
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tolerance < 1:
+            raise InputError(f"`tolerance` must lie between 0 and 1, got {self.tolerance}.")
+        if self.generators is not None and self.generators < 0:
+            raise InputError(f"`generators` must not be negative, got {self.generators}.")
+
+    def find(self, problem: Problem, *, seed: int, progress: Progress) -> Found:
+        """Proposes a basis that is closed under the bracket."""
+        limit = min(self.gram_samples, 128) if problem.is_field else self.gram_samples
+        batch = 16 if problem.is_field else 512
+        sums = gram.accumulate(problem, "search", limit=limit, batch=batch, progress=progress)
+        weights = problem.chart_weights()
+        values, directions, blind = gram.solve(*gram.pool(*sums.total(), weights))
+        if problem.is_field:
+            return self._on_fields(problem, values, directions, blind, seed=seed, progress=progress)
+        n = problem.size
+        count = int((values < self.tolerance).sum()) if self.generators is None else self.generators
+        basis, notes = closed(directions[:count].reshape(-1, n, n), fixed=self.generators is not None)
+        return Found(basis, tuple(values.tolist()), notes=notes, not_testable=len(blind))
+
+    def _on_fields(
+        self,
+        problem: Problem,
+        values: Tensor,
+        directions: Tensor,
+        blind: Tensor,
+        *,
+        seed: int,
+        progress: Progress,
+    ) -> Found:
+        """Finite size decides: deflation inside the span of the first-order candidates."""
+        n = problem.size
+        # First order ties what finite size separates, and is noise where a predictor's derivatives are.
+        near = directions[values < self.candidates]
+        blurred = len(near) == 0
+        span = _orthonormal(directions if blurred else near).reshape(-1, n, n)
+        index = problem.search[: self.samples]
+        x = problem.patches(index)
+        cover = Coverage(problem, problem.patches(problem.search[:64]))
+        criterion = FiniteCriterion(problem, x, self.sizes, cover)
+        weights = problem.chart_weights()
+        found: list[Tensor] = []
+        own: Tensor | None = None
+        wanted = len(span) if self.generators is None else min(self.generators, len(span))
+        generator = stream(seed, "search", "starts")
+        for _ in progress.track(range(wanted), "finite size"):
+            rest = _complement(span, found)
+            if len(rest) == 0:
+                break
+            start = self._start(criterion, rest, weights, generator, blurred)
+            a, errors = minimise(criterion, start, rest, weights)
+            if not found and len(weights) > 1:
+                weights = _trusted(errors, problem.chart_weights())
+                if bool((weights == 0).any()):
+                    a, errors = minimise(criterion, a, rest, weights)
+                own, _ = minimise(criterion, a, rest, weights, apart=True, iterations=3)
+            if self.generators is None and float(errors.exp() @ weights / weights.sum()) > 2 * self.tolerance + FLOOR:
+                break
+            found.append(a)
+        basis = torch.stack(found) if found else torch.zeros(0, n, n, dtype=torch.float64)
+        basis, notes = closed(basis, fixed=self.generators is not None)
+        if blurred:
+            notes = (*notes, "first order told nothing; finite size alone decided")
+        return Found(
+            basis,
+            tuple(values.tolist()),
+            chart_basis=None if own is None else own.unsqueeze(1),
+            notes=notes,
+            weights=weights,
+            not_testable=len(blind),
+        )
+
+    def _start(
+        self,
+        criterion: FiniteCriterion,
+        span: Tensor,
+        weights: Tensor,
+        generator: torch.Generator,
+        blurred: bool,
+    ) -> Tensor:
+        """The best of the axes of the span, their sums and differences, and random directions."""
+        s = len(span)
+        mixes = [torch.eye(s, dtype=torch.float64)]
+        if s > 1:
+            random = torch.randn(self.starts if blurred else 4, s, generator=generator, dtype=torch.float64)
+            i, j = torch.triu_indices(s, s, 1)
+            eye = mixes[0]
+            mixes += [eye[i] + eye[j], eye[i] - eye[j], random]
+        trials = [scaled(a) for a in torch.einsum("ms,sij->mij", torch.cat(mixes), span)]
+        few = FiniteCriterion(criterion.problem, criterion.x[:12], (0.6, 1.5), criterion.coverage)
+        scores = [float(pooled(few.errors(a, few.size_weights(a)), weights)) for a in trials]
+        return trials[min(range(len(trials)), key=scores.__getitem__)]
+
+
+def _orthonormal(rows: Tensor) -> Tensor:
+    q, _ = torch.linalg.qr(rows.mT)
+    return q.mT
+
+
+def _complement(span: Tensor, found: list[Tensor]) -> Tensor:
+    """Orthonormal basis of the part of `span` orthogonal to what was found."""
+    if not found:
+        return span
+    frame = span.flatten(1)
+    taken = _orthonormal(torch.stack(found).flatten(1))
+    _, s, v = torch.linalg.svd(frame - frame @ taken.mT @ taken, full_matrices=False)
+    return v[s > 1e-6].reshape(-1, *span.shape[1:])
+
+
+def _trusted(errors: Tensor, weights: Tensor) -> Tensor:
+    """Weights of the charts with those set to zero on which the answer of the others does not hold.
+
+    Arguments:
+        errors: Mean logarithm of the error of every chart, `(K,)`.
+        weights: Signal-to-noise weights, `(K,)`.
+    """
+    level = errors.exp()
+    order = level.argsort()
+    half = weights[order].cumsum(0) / weights.sum()
+    middle = level[order][int((half < 0.5).sum())]  # weighted median
+    return torch.where(level > 10 * middle + 0.05, 0.0, weights)
+
+
+def closed(basis: Tensor, *, fixed: bool = False, near: float = 0.25) -> tuple[Tensor, tuple[str, ...]]:
+    """The largest algebra that the leading generators span, moved to exact closure.
+
+    Arguments:
+        basis: Candidates, best first, with shape `(k, n, n)`.
+        fixed: Keeps the span as it is.
+        near: Closure error beyond which a span is not taken for a noisy algebra.
+    """
+    notes: tuple[str, ...] = ()
+    for k in range(len(basis), 0, -1):
+        algebra = LieAlgebra(basis[:k])
+        if fixed or k == 1 or algebra.closure_error() < 1e-9:
+            return algebra.basis, notes
+        if algebra.closure_error() < near:
+            moved = algebra.nearest_algebra()
+            if moved.dimension == k and moved.closure_error() < 1e-3 and moved.distance(algebra) < near:
+                return moved.basis, notes
+        notes = ("some candidates were dropped: their brackets leave the span",)
+    return basis[:0], notes

@@ -1,0 +1,306 @@
+"""The verdict: held-out data, bootstrap bounds, controls, and a decision with its reason."""
+
+from __future__ import annotations
+
+__all__ = ["Evidence", "Gates", "decide", "element_evidence", "field_evidence", "vector_evidence"]
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from atlasd.discovery import gram
+from atlasd.discovery.coverage import Coverage
+from atlasd.discovery.problem import Problem
+from atlasd.discovery.refine import FiniteCriterion, scaled
+from atlasd.discovery.result import Decision, Direction
+
+MINIMUM_SKILL = 0.3
+RESAMPLES = 400
+
+
+@dataclass(frozen=True)
+class Gates:
+    """What must hold before any claim.
+
+    Arguments:
+        skill: Held-out skill of the predictor.
+        testable: Share of the outputs' variance that is not a map of the same pixel (or, for vectors, whether
+            outputs vary at all).
+        saturated: Whether class probabilities are all but constant.
+    """
+
+    skill: float
+    testable: float
+    saturated: bool = False
+
+    def refusal(self) -> tuple[Decision, str] | None:
+        """The decision that no evidence can change, if there is one."""
+        if self.saturated:
+            return (
+                "not testable",
+                "outputs are saturated: the predictor gives nearly the same answer everywhere",
+            )
+        if self.testable < 1e-6:
+            return (
+                "not testable",
+                "outputs do not depend on more than the same pixel, so every motion commutes",
+            )
+        if self.skill < MINIMUM_SKILL:
+            return "cannot tell", f"the predictor has no skill ({self.skill:.2f}; {MINIMUM_SKILL} is needed)"
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Bootstrap of one direction's error.
+
+    Arguments:
+        error: Point estimate on held-out data.
+        draws: Bootstrap draws, with shape `(R,)`.
+        chance: Size of the chance level, in units of the data.
+        moved: Chance level relative to the variance of the outputs.
+        coverage: How far moved inputs are still like those fitted to.
+        extent: Largest size with an error within the tolerance.
+        charts: Error per chart, `(K,)`.
+    """
+
+    error: float
+    draws: Tensor
+    chance: float
+    moved: float
+    coverage: float
+    extent: float | None
+    charts: Tensor
+
+
+def decide(evidence: Evidence, gates: Gates, tolerance: float, tests: int, control: float | None = None) -> Direction:
+    """Compares bounds with the tolerance.
+
+    Arguments:
+        evidence: The bootstrap.
+        gates: What must hold before any claim.
+        tolerance: The largest error that counts.
+        tests: Number of directions judged, for multiplicity.
+        control: Error of the same direction for untrained predictors of the same kind.
+    """
+    level = 1 - 0.05 / max(tests, 1)
+    upper = float(evidence.draws.quantile(level))
+    lower = float(evidence.draws.quantile(1 - level))
+    error = evidence.error
+    refusal = gates.refusal()
+    decision: Decision
+    if refusal is not None:
+        decision, reason = refusal
+    elif evidence.moved < 1e-6:
+        decision, reason = "not testable", "this direction neither moves the data nor is felt by the map"
+    elif upper <= tolerance and control is not None and control <= tolerance:
+        decision = "cannot tell"
+        reason = f"an untrained predictor of the same kind commutes as well (error {control:.3f}): this is its design"
+    elif upper <= tolerance:
+        decision, reason = "symmetry", f"error at most {upper:.4f}, below the tolerance {tolerance:g}"
+    elif lower > tolerance and evidence.coverage >= 0.2:
+        decision, reason = "broken", f"error at least {lower:.4f}, above the tolerance {tolerance:g}"
+    elif lower > tolerance:
+        decision = "cannot tell"
+        reason = f"error {error:.4f}, but moved inputs leave what was fitted to (coverage {evidence.coverage:.2f})"
+    else:
+        decision, reason = (
+            "cannot tell",
+            f"bounds {lower:.4f} to {upper:.4f} hold the tolerance {tolerance:g}",
+        )
+    return Direction(
+        error=error, upper=upper, lower=lower, chance=evidence.chance, tolerance=tolerance,
+        decision=decision, reason=reason, extent=evidence.extent,
+    )  # fmt: skip
+
+
+def _bootstrap(
+    miss: Tensor, chance: Tensor, sizes: Tensor, weights: Tensor, floor: Tensor, seed: torch.Generator
+) -> Tensor:
+    """Draws of the pooled error over samples and charts, with shape `(R,)`.
+
+    Arguments:
+        miss: With shape `(T, B, K)`.
+        chance: With shape `(T, B, K)`.
+        sizes: Weights of the sizes, `(T,)`.
+        weights: Weights of the charts, `(K,)`.
+        floor: Interpolation floor, relative, `(T,)`.
+    """
+    b, k = miss.shape[1:]
+    sample = torch.randint(b, (RESAMPLES, b), generator=seed)
+    counts = torch.zeros(RESAMPLES, b, dtype=torch.float64).scatter_add_(
+        1, sample, torch.ones(RESAMPLES, b, dtype=torch.float64)
+    )
+    top = torch.einsum("rb,tbk->rtk", counts, miss)
+    bottom = torch.einsum("rb,tbk->rtk", counts, chance).clamp_min(1e-300)
+    errors = torch.einsum("t,rtk->rk", sizes, (top / bottom - floor[None, :, None]).clamp_min(0.0))
+    chart = torch.randint(k, (RESAMPLES, k), generator=seed)
+    share = torch.zeros(RESAMPLES, k, dtype=torch.float64).scatter_add_(
+        1, chart, torch.ones(RESAMPLES, k, dtype=torch.float64)
+    )
+    share = share * weights
+    # A draw without any trusted chart says nothing about them.
+    share = torch.where(share.sum(1, keepdim=True) > 0, share, weights.expand_as(share))
+    return (errors * share).sum(1) / share.sum(1)
+
+
+def _floor(criterion: FiniteCriterion, a: Tensor, chance: Tensor) -> Tensor:
+    """What interpolation alone would miss at every size, relative to chance: half of a move there and back."""
+    problem = criterion.problem
+    if not problem.is_field:
+        return torch.zeros(len(criterion.steps), dtype=torch.float64)
+    d = problem.size
+    x, p = criterion.x[:8], criterion.p[:8]
+    floors = []
+    for t, level in zip(criterion.steps, chance, strict=True):
+        g = torch.matrix_exp(t * a)
+        with torch.no_grad():
+            back = problem.psi(problem.action.on_input(torch.linalg.inv(g), problem.action.on_input(g, x)))
+        # There and back needs room twice; only the inner disc has it.
+        window = problem.window(tuple(p.shape[-d:]), g @ g, tuple(x.shape[-d:])).to(p.dtype)
+        size = ((back - p).square() * window).flatten(2).sum(-1).double() / window.sum().clamp_min(1e-9)
+        floors.append((0.5 * size.mean(0) / level.mean(0).clamp_min(1e-300)).median())
+    # Never more than a small part of the tolerance: a floor must not hide a broken symmetry.
+    return torch.stack(floors).clamp_max(0.02)
+
+
+def field_evidence(
+    problem: Problem, basis: Tensor, weights: Tensor, sizes: tuple[float, ...], tolerance: float, *, seed: torch.Generator,
+    samples: int = 48,
+) -> list[Evidence]:  # fmt: skip
+    """Finite-size evidence for each generator on held-out samples."""
+    x = problem.patches(problem.test[:samples])
+    cover = Coverage(problem, problem.patches(problem.search[:64]))
+    criterion = FiniteCriterion(problem, x, sizes, cover)
+    variance = (criterion.p - criterion.p.mean(0)).double().square().flatten(2).mean(-1).mean(0)
+    evidence = []
+    for a in basis:
+        a = scaled(a)
+        miss, chance = criterion.measure(a)
+        share = criterion.size_weights(a)
+        floor = _floor(criterion, a, chance)
+        ratio = (miss.mean(1) / chance.mean(1).clamp_min(1e-300) - floor[:, None]).clamp_min(0.0)  # (T, K)
+        charts = share @ ratio
+        with torch.no_grad():
+            coverage = max(cover(problem.action.on_input(torch.matrix_exp(t * a), x)) for t in criterion.steps)
+        by_size = (ratio @ weights / weights.sum()).reshape(len(sizes), 2).amax(-1)
+        held = [s for s, e in zip(sizes, by_size.tolist(), strict=True) if e <= tolerance]
+        evidence.append(
+            Evidence(
+                error=float(charts @ weights / weights.sum()),
+                draws=_bootstrap(miss, chance, share, weights, floor, seed),
+                chance=float((chance.mean(1) @ weights / weights.sum()).mean()),
+                moved=float((chance.mean(1) / variance.clamp_min(1e-300)).mean()),
+                coverage=coverage,
+                extent=max(held) if held else None,
+                charts=charts,
+            )
+        )
+    return evidence
+
+
+def vector_evidence(
+    problem: Problem,
+    basis: Tensor,
+    sizes: tuple[float, ...],
+    tolerance: float,
+    *,
+    seed: torch.Generator,
+    samples: int = 2048,
+) -> list[Evidence]:
+    """First-order evidence on held-out data, and finite size where moved inputs are still covered."""
+    sums = gram.accumulate(problem, "test", batch=512, shards=32, limit=2 * samples)
+    residual, level = sums.total()
+    x = problem.patches(problem.test[:samples])
+    cover = Coverage(problem, problem.patches(problem.search[:samples]))
+    with torch.no_grad():
+        p = problem.psi(x)
+    spread = float((p - p.mean(0)).double().square().flatten(1).sum(-1).mean())
+    largest = float(level[0].diagonal().max())
+    evidence = []
+    for a in basis:
+        a = scaled(a)
+        v = a.flatten()
+        top = torch.einsum("skab,a,b->s", sums.residual, v, v) * sums.counts
+        bottom = torch.einsum("skab,a,b->s", sums.chance, v, v) * sums.counts
+        pick = torch.randint(len(top), (RESAMPLES, len(top)), generator=seed)
+        draws = top[pick].sum(1) / bottom[pick].sum(1).clamp_min(1e-300)
+        error = float(top.sum() / bottom.sum().clamp_min(1e-300))
+        chance = float(v @ level[0] @ v)
+        coverages, extent = [], None
+        for t in sizes:
+            worst, covered, finite = 0.0, 1.0, torch.zeros(RESAMPLES, dtype=torch.float64)
+            for sign in (1.0, -1.0):
+                g = torch.matrix_exp(sign * t * a).to(x.dtype)
+                with torch.no_grad():
+                    moved = problem.action.on_input(g, x)
+                    miss = (problem.psi(moved) - problem.action.on_output(g, p)).double().square().flatten(1).sum(-1)
+                covered = min(covered, cover(moved))
+                miss = miss.nan_to_num(float("inf"))
+                # Unrelated outputs differ by twice the variance: chance cannot be more than that.
+                unit = max(min(t * t * chance, 2 * spread), 1e-300)
+                worst = max(worst, float(miss.mean()) / unit)
+                again = torch.randint(len(miss), (RESAMPLES, len(miss)), generator=seed)
+                finite = torch.maximum(finite, miss[again].mean(1) / unit)
+            coverages.append(covered)
+            if worst <= tolerance:
+                extent = t
+            if covered >= 0.7 and t <= 1.0:
+                error, draws = max(error, worst), torch.maximum(draws, finite)
+        evidence.append(
+            Evidence(
+                error,
+                draws,
+                chance,
+                chance / max(largest, 1e-300),
+                max(coverages),
+                extent,
+                torch.tensor([error]),
+            )
+        )
+    return evidence
+
+
+def element_evidence(
+    problem: Problem, elements: Tensor, weights: Tensor, *, seed: torch.Generator, samples: int = 48
+) -> list[Evidence]:
+    """Evidence for single group elements: the same criterion at one g."""
+    samples = samples if problem.is_field else 2048
+    x = problem.patches(problem.test[:samples])
+    cover = Coverage(problem, problem.patches(problem.search[: 64 if problem.is_field else samples]))
+    with torch.no_grad():
+        p = problem.psi(x)
+    d = problem.size
+    spread = (p - p.mean(0)).double().square()
+    evidence = []
+    for g in elements:
+        with torch.no_grad():
+            moved = problem.action.on_input(g.to(x.dtype) if not problem.is_field else g, x)
+            left, right = problem.psi(moved), problem.action.on_output(g.to(p.dtype), p)
+        if problem.is_field:
+            window = problem.window(tuple(p.shape[-d:]), g, tuple(x.shape[-d:])).to(p.dtype)
+
+            def size(z: Tensor, window: Tensor = window) -> Tensor:
+                return (z.square() * window).flatten(2).sum(-1).double() / window.sum().clamp_min(1e-9)
+
+            miss, chance = size(left - right), size(left - p) + size(right - p)
+            chance = torch.maximum(chance, 0.05 * size(p - p.mean(0)).mean())
+        else:
+            miss = (left - right).double().square().flatten(2).sum(-1).nan_to_num(float("inf"))
+            chance = (2 * spread.flatten(2).sum(-1).mean()).expand_as(miss)
+        one = torch.ones(1, dtype=torch.float64)
+        draws = _bootstrap(miss[None], chance[None], one, weights, torch.zeros(1, dtype=torch.float64), seed)
+        charts = miss.mean(0) / chance.mean(0).clamp_min(1e-300)
+        evidence.append(
+            Evidence(
+                float(charts @ weights / weights.sum()),
+                draws,
+                float(chance.mean()),
+                1.0,
+                cover(moved),
+                None,
+                charts,
+            )
+        )
+    return evidence

@@ -1,0 +1,119 @@
+"""The paper's search: it finds known generators, counts them, and refuses what it cannot use."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from atlasd.algebra.known_algebras import so
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.datasets.heat import heat_atlas, heat_fields, simulate_heat
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.discovery.problem import Problem
+from atlasd.errors import InputError
+from atlasd.geometry.actions import GridAction, VectorAction, window_radius
+from atlasd.prediction.fit import fit_predictor
+from atlasd.prediction.samples import Samples, split_indices
+from atlasd.prediction.stencil import StencilPredictor
+from atlasd.runtime.progress import Silent
+from atlasd.runtime.random import stream
+
+
+def vectors(function, n: int, samples: int = 256, seed: int = 0) -> Problem:
+    x = torch.randn(samples, 1, n, generator=stream(seed, "data"))
+    index = torch.arange(samples)
+    return Problem(function, VectorAction(), n, lambda i: x[i], index[: samples // 2], index[samples // 2 :], 1)
+
+
+def radius(x: Tensor) -> Tensor:
+    return x.square().sum(-1).log1p()
+
+
+def degrees(basis: Tensor, truth: LieAlgebra) -> float:
+    return math.degrees(float(LieAlgebra(basis).angles(truth).max()))
+
+
+@pytest.mark.parametrize("loss", ["mae", "mse"])
+def test_rotation_of_an_oracle(loss):
+    problem = vectors(radius, 2)
+    found = GradientSearch(steps=150, learning_rate=2e-2, loss=loss).find(problem, seed=0, progress=Silent())
+    assert found.basis.shape == (1, 2, 2)
+    assert found.basis.dtype == torch.float64
+    assert degrees(found.basis, so(2)) < 1.0
+    assert len(found.curves["error"]) == 150
+    assert found.curves["error"][-1] < 0.05
+
+
+def test_same_seed_same_answer():
+    search = GradientSearch(steps=20)
+    first, second = (search.find(vectors(radius, 2), seed=3, progress=Silent()).basis for _ in range(2))
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("similarity", ["standard", "cosine"])
+def test_three_generators_of_so3(similarity):
+    search = GradientSearch(generators=3, steps=250, learning_rate=2e-2, similarity=similarity)
+    found = search.find(vectors(radius, 3), seed=1, progress=Silent())
+    assert len(found.basis) == 3
+    assert degrees(found.basis, so(3)) < 5.0
+
+
+def test_generators_without_a_symmetry_collapse():
+    def rough(x: Tensor) -> Tensor:
+        return torch.sin(3 * x[..., 0]) + torch.sin(2 * x[..., 1] + 1) + x[..., 0] * x[..., 1]
+
+    found = GradientSearch(steps=150, learning_rate=2e-2).find(vectors(rough, 2), seed=0, progress=Silent())
+    assert len(found.basis) == 0
+    assert "collapsed" in found.notes[0]
+
+
+def test_a_copy_is_left_out():
+    search = GradientSearch(generators=2, weight=0.0, steps=150, learning_rate=2e-2)
+    found = search.find(vectors(radius, 2), seed=0, progress=Silent())
+    assert len(found.basis) == 1
+    assert "repeated" in " ".join(found.notes)
+
+
+def test_auto_counts_the_generators():
+    search = GradientSearch(generators="auto", steps=120, learning_rate=3e-2, starts=2)
+    found = search.find(vectors(radius, 2), seed=0, progress=Silent())
+    assert len(found.basis) == 1
+    assert degrees(found.basis, so(2)) < 2.0
+
+
+def test_heat_charts_give_the_rotation():
+    samples, atlas = 120, heat_atlas("three")
+    x = heat_fields(samples, generator=stream(0, "heat"), initial="isotropic")
+    y = simulate_heat(x)
+    fitted = fit_predictor(x, y, atlas=atlas, predictor=StencilPredictor(), seed=0)
+    data = Samples.check(x, y, atlas)
+    _, search, test = split_indices(samples, stream(0, "split"))
+    in_radius, out_radius = atlas.radii
+    problem = Problem(
+        fitted.outputs,
+        GridAction(),
+        2,
+        data.inputs,
+        search,
+        test,
+        len(atlas),
+        window_radius(in_radius, out_radius, fitted.reach),
+        fitted.reach,
+    )
+    found = GradientSearch(steps=60, batch=4, learning_rate=5e-2).find(problem, seed=0, progress=Silent())
+    assert degrees(found.basis, so(2)) < 6.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"generators": 0}, "`generators` must be"),
+        ({"similarity": "dot"}, "`similarity` must be"),
+        ({"loss": "hinge"}, "`loss` must be"),
+        ({"steps": 0}, "`steps` must be"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(InputError, match=message):
+        GradientSearch(**settings)
