@@ -106,7 +106,7 @@ def push_forward(function: Callable[[Tensor], Tensor], x: Tensor, tangents: Tens
     """Value and derivatives of a function along a stack of tangents, batched where the function allows it."""
     with torch.no_grad():
         try:
-            y, _ = jvp(function, (x,), (tangents[0],))
+            y = jvp(function, (x,), (tangents[0],))[0]
             return y, vmap(lambda v: jvp(function, (x,), (v,))[1])(tangents)
         except (RuntimeError, NotImplementedError):  # an operation without a forward derivative
             step = 1e-3 * float(x.std()) / max(float(tangents.std()), 1e-30)
@@ -122,7 +122,7 @@ def _vector_gram(problem: Problem, x: Tensor) -> tuple[Tensor, ...]:
         y = problem.psi(z if x.ndim == 4 else z.squeeze(2))
         return y.flatten(2) if y.ndim > 2 else y.unsqueeze(2)  # (B, 1, O)
 
-    y, pull = vjp(outputs, tokens)
+    y, pull = vjp(outputs, tokens)[:2]
     count = y.shape[-1]
     seeds = torch.eye(count, dtype=y.dtype)[:, None, None, :].expand(count, *y.shape)
     (gradient,) = vmap(pull)(seeds)  # (O, B, 1, P, n)

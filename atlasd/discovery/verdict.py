@@ -166,9 +166,15 @@ def _floor(criterion: FiniteCriterion, a: Tensor, chance: Tensor) -> Tensor:
 
 
 def field_evidence(
-    problem: Problem, basis: Tensor, weights: Tensor, sizes: tuple[float, ...], tolerance: float, *, seed: torch.Generator,
+    problem: Problem,
+    basis: Tensor,
+    weights: Tensor,
+    sizes: tuple[float, ...],
+    tolerance: float,
+    *,
+    seed: torch.Generator,
     samples: int = 48,
-) -> list[Evidence]:  # fmt: skip
+) -> list[Evidence]:
     """Finite-size evidence for each generator on held-out samples."""
     x = problem.patches(problem.test[:samples])
     cover = Coverage(problem, problem.patches(problem.search[:64]))
@@ -211,7 +217,7 @@ def vector_evidence(
 ) -> list[Evidence]:
     """First-order evidence on held-out data, and finite size where moved inputs are still covered."""
     sums = gram.accumulate(problem, "test", batch=512, shards=32, limit=2 * samples)
-    residual, level = sums.total()
+    _, level = sums.total()
     x = problem.patches(problem.test[:samples])
     cover = Coverage(problem, problem.patches(problem.search[:samples]))
     with torch.no_grad():

@@ -42,8 +42,7 @@ class Action(Protocol):
 def derivative(rho: Representation, a: Tensor) -> Tensor:
     """The representation of the algebra that belongs to `rho`, at `a` with shape `(*, n, n)`."""
     eye = torch.eye(a.shape[-1], dtype=a.dtype).expand_as(a)
-    _, tangent = jvp(rho, (eye.contiguous(),), (a,))
-    return tangent
+    return jvp(rho, (eye.contiguous(),), (a,))[1]
 
 
 def _on_axis(matrix: Tensor, x: Tensor, axis: int) -> Tensor:

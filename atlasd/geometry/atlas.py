@@ -50,11 +50,11 @@ class Atlas:
             distortions: Linear distortions of single charts, by chart number.
         """
         bent = {k: tuple(tuple(float(v) for v in row) for row in m) for k, m in (distortions or {}).items()}
-        centres = [tuple(float(v) for v in centre) for centre in centres]
-        unknown = sorted(k for k in bent if not 0 <= k < len(centres))
+        points = [tuple(float(v) for v in centre) for centre in centres]
+        unknown = sorted(k for k in bent if not 0 <= k < len(points))
         if unknown:
-            raise InputError(f"`distortions` must name charts 0 to {len(centres) - 1}, got {unknown}.")
-        return cls(tuple(PlaneChart(c, in_radius, out_radius, bent.get(k)) for k, c in enumerate(centres)))
+            raise InputError(f"`distortions` must name charts 0 to {len(points) - 1}, got {unknown}.")
+        return cls(tuple(PlaneChart(c, in_radius, out_radius, bent.get(k)) for k, c in enumerate(points)))
 
     @classmethod
     def grid(cls, shape: Sequence[int], in_radius: int, out_radius: int, stride: int | None = None) -> Atlas:

@@ -93,8 +93,9 @@ class PlaneChart:
     def _patch(self, field: Tensor, radius: int) -> Tensor:
         d = len(self.center)
         if self.distortion is None and all(float(c).is_integer() for c in self.center):
-            window = tuple(slice(int(c) - radius, int(c) + radius + 1) for c in self.center)
-            return field[(..., *window)]
+            for axis, c in enumerate(self.center):
+                field = field.narrow(axis - d, int(c) - radius, 2 * radius + 1)
+            return field
         points = self._points(radius).to(field.dtype)
         patch = resample(field, points)
         return patch.reshape(*patch.shape[:-1], *((2 * radius + 1,) * d))

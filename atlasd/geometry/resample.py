@@ -85,11 +85,11 @@ def resample(
         return _by_matrix(flat, shape, taps, weights, inside, fill)
     out: Tensor | None = None
     for combination in product(*(range(len(w)) for w in weights)):
-        index, weight = _tap(shape, taps, weights, inside, combination, fill)
+        corner, weight = _tap(shape, taps, weights, inside, combination, fill)
         if shared:
-            value = flat[..., index] * weight
+            value = flat[..., corner] * weight
         else:
-            where = index.unsqueeze(-2).expand(*flat.shape[:-1], index.shape[-1])
+            where = corner.unsqueeze(-2).expand(*flat.shape[:-1], corner.shape[-1])
             value = flat.gather(-1, where) * weight.unsqueeze(-2)
         out = value if out is None else out + value
     assert out is not None

@@ -6,6 +6,7 @@ __all__ = ["ChartConv", "VectorMLP"]
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,11 @@ class ChartConv(nn.Module):
         generator: Source of the initial weights.
     """
 
+    shift: Tensor
+    scale: Tensor
+    out_shift: Tensor
+    out_scale: Tensor
+
     def __init__(
         self,
         charts: int,
@@ -52,8 +58,7 @@ class ChartConv(nn.Module):
         convolution = {2: nn.Conv2d, 3: nn.Conv3d}[len(shape)]
         norm = {2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[len(shape)]
         self.layers = nn.ModuleList(
-            convolution(charts * a, charts * b, kernel, groups=charts)
-            for a, b in zip(widths[:-1], widths[1:], strict=True)
+            convolution(charts * a, charts * b, kernel, groups=charts) for a, b in pairwise(widths)
         )
         self.norms = nn.ModuleList(norm(charts * b) for b in widths[1:-1]) if not smooth else nn.ModuleList()
         self.skip = nn.Parameter(torch.zeros(charts, channels_out, channels_in)) if residual else None
@@ -89,10 +94,14 @@ class VectorMLP(nn.Module):
         generator: Source of the initial weights.
     """
 
+    unit: Tensor
+    out_shift: Tensor
+    out_scale: Tensor
+
     def __init__(self, inputs: int, outputs: int, *, hidden: Sequence[int], generator: torch.Generator) -> None:
         super().__init__()
         widths = [inputs, *hidden, outputs]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
         self.register_buffer("unit", torch.ones(()))
         self.register_buffer("out_shift", torch.zeros(outputs))
         self.register_buffer("out_scale", torch.ones(outputs))
@@ -112,7 +121,8 @@ def _initialise(layers: nn.ModuleList, generator: torch.Generator) -> None:
     """Kaiming-uniform weights from an explicit generator: torch's own would use the global seed."""
     with torch.no_grad():
         for layer in layers:
-            fan = layer.weight[0].numel()
+            weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
+            fan = weight[0].numel()
             bound = math.sqrt(3.0 / fan) * math.sqrt(2.0 / (1 + 0.01**2))
-            layer.weight.copy_((torch.rand(layer.weight.shape, generator=generator) * 2 - 1) * bound)
-            layer.bias.copy_((torch.rand(layer.bias.shape, generator=generator) * 2 - 1) / math.sqrt(fan))
+            weight.copy_((torch.rand(weight.shape, generator=generator) * 2 - 1) * bound)
+            bias.copy_((torch.rand(bias.shape, generator=generator) * 2 - 1) / math.sqrt(fan))

@@ -86,7 +86,8 @@ class StencilPredictor:
         room = radii[0] - radii[1]
         if room < 1:
             raise InputError(
-                f"`in_radius` must exceed `out_radius` for a stencil to see its neighbours, got {radii[0]} and {radii[1]}."
+                "`in_radius` must exceed `out_radius` for a stencil to see its neighbours, "
+                f"got {radii[0]} and {radii[1]}."
             )
         return min(self.width, 2 * room + 1)
 

@@ -56,18 +56,18 @@ def standardise(network: nn.Module, samples: Samples, train: Tensor) -> Tensor:
     x = samples.inputs(index).double()
     if samples.is_field:
         rest = (0, *range(3, x.ndim))
-        network.shift.copy_(x.mean(rest))
-        network.scale.copy_(x.std(rest).clamp_min(1e-12))
+        network.get_buffer("shift").copy_(x.mean(rest))
+        network.get_buffer("scale").copy_(x.std(rest).clamp_min(1e-12))
     else:
         # One unit for all components: scaling them apart would break the symmetry that is looked for.
-        network.unit.copy_(x.square().mean().sqrt().clamp_min(1e-30))
+        network.get_buffer("unit").copy_(x.square().mean().sqrt().clamp_min(1e-30))
     if samples.classes:
         return torch.ones(len(samples.atlas))
     y = samples.targets(index).double()
     rest = (0, *range(3, y.ndim)) if samples.is_field else (0, 1)
     shift, scale = y.mean(rest), y.std(rest).clamp_min(1e-12)
-    network.out_shift.copy_(shift)
-    network.out_scale.copy_(scale)
+    network.get_buffer("out_shift").copy_(shift)
+    network.get_buffer("out_scale").copy_(scale)
     return scale.square().mean(-1).reshape(-1).float().clamp_min(1e-24)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Progress", "Silent", "Terminal"]
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from types import TracebackType
 from typing import Protocol, TypeVar
 
@@ -69,7 +69,7 @@ class Terminal:
 
     def track(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
         """Yields the items behind a bar."""
-        if total is None and hasattr(items, "__len__"):
+        if total is None and isinstance(items, Sized):
             total = len(items)
         self._bars.start()  # a bar may be asked for outside the context, by `discover(progress=True)`
         task = self._bars.add_task(label, total=total)
