@@ -55,14 +55,14 @@ class GradientSearch:
         weight: Weight :math:`\gamma` of the similarity.
         loss: Mean absolute error, mean squared error, or cross-entropy where outputs are probabilities.
         spread: Standard deviation of :math:`\eta`; 1 in the paper. Larger motions bend the answer less where
-            the data do not fill their orbits: on the paper's heat data the least loss lies about 5 degrees off
-            so(2) for turns by 0.3, 2 degrees for turns by 1.
+            the data do not fill their orbits: on the paper's heat data the least loss lies about 5 degrees
+            off so(2) for turns by 0.3, 2 degrees for turns by 1.
         steps: Batches, if `epochs` is `None`.
         epochs: Passes over the samples of the search.
         batch: Samples in a batch.
         samples: The most samples looked at; `None` for all of the search split.
         learning_rate: Of Adam at the start; it falls to zero along a cosine, so that the answer settles.
-        robust: Weighs charts by their signal to noise: those at a wall have poor predictors and bend the answer.
+        robust: Weighs charts by their signal to noise: those at a wall have poor predictors.
         starts: Independent runs for each k of `auto`.
         threshold: Norm below which a generator counts as absent.
         tolerance: The largest relative error that the verdict will count as a symmetry.

@@ -42,7 +42,7 @@ def cubic(x: Tensor) -> Tensor:
 def gauge(group: Group, seed: int):
     """A piecewise linear function with exactly the symmetries of a finite group."""
     corners = torch.randn(3, group.size, generator=stream(seed, "corners"), dtype=torch.float64)
-    corners = corners / corners.norm(dim=-1, keepdim=True) * torch.tensor([[1.0], [1.1], [1.2]])
+    corners = corners / corners.norm(dim=-1, keepdim=True)  # of one length, so that all are corners
     orbit = torch.einsum("gij,kj->gki", group.cosets, corners).flatten(0, 1)
     return lambda x: torch.einsum("...j,gj->...g", x.double(), orbit).amax(-1)
 
