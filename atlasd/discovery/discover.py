@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["discover", "discover_cosets", "discover_generators"]
+__all__ = ["discover", "discover_connected", "discover_cosets", "discover_generators"]
 
 import time
 from collections.abc import Callable
@@ -77,10 +77,50 @@ def discover(
         >>> found.group.name
         'O(2)'
     """
-    seconds: dict[str, float] = {}
     shown = progress if not isinstance(progress, bool) else (Terminal() if progress else Silent())
+    return _discover(
+        x, y, function=function, atlas=atlas, action=action, predictor=predictor, search=search,
+        cosets=CosetSearch() if cosets is None else cosets, seed=seed, shown=shown,
+    )  # fmt: skip
+
+
+def discover_connected(
+    x: Any,
+    y: Any = None,
+    *,
+    search: Search | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Discovery:
+    """The continuous part with its verdict: `discover` without the search for cosets.
+
+    Arguments:
+        x: Inputs.
+        y: Targets.
+        search: How to search.
+        seed: Seed of every random stream.
+        progress: Who is told how far it is.
+        options: `function`, `atlas`, `action` and `predictor`, as in `discover`.
+    """
+    return _discover(x, y, search=search, cosets=None, seed=seed, shown=progress or Silent(), **options)
+
+
+def _discover(
+    x: Any,
+    y: Any,
+    *,
+    function: Callable[[Tensor], Tensor] | None = None,
+    atlas: Atlas | None = None,
+    action: Action | None = None,
+    predictor: PredictorSpec | None = None,
+    search: Search | None,
+    cosets: CosetSearch | None,
+    seed: int,
+    shown: Progress,
+) -> Discovery:
+    seconds: dict[str, float] = {}
     search = SpectralSearch() if search is None else search
-    cosets = CosetSearch() if cosets is None else cosets
 
     started = time.perf_counter()
     setup = prepare(x, y, function=function, atlas=atlas, action=action, predictor=predictor, seed=seed, progress=shown)
@@ -193,7 +233,8 @@ def _judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) -
     """Judges the basis in standard form; if some directions fail, the algebra inside the rest is judged again."""
     problem = setup.problem
     weights = problem.chart_weights() if found.weights is None else found.weights
-    basis, dropped = found.basis, []
+    basis = found.basis
+    dropped: list[Direction] = []
     while len(basis):
         basis = standard_form(basis)
         evidence = _evidence(problem, basis, weights, tolerance, seed)
@@ -231,7 +272,7 @@ def _controls(setup: Setup, basis: Tensor, weights: Tensor, tolerance: float, se
 def _discrete_part(
     setup: Setup,
     algebra: LieAlgebra,
-    cosets: CosetSearch,
+    cosets: CosetSearch | None,
     tolerance: float,
     weights: Tensor,
     seed: int,
@@ -240,7 +281,7 @@ def _discrete_part(
     """Candidates, judged on held-out data like generators, then closed to a group whose products are tested."""
     n = setup.problem.size
     identity = torch.eye(n, dtype=torch.float64)[None]
-    if setup.gates.refusal() is not None:
+    if cosets is None or setup.gates.refusal() is not None:
         return Group(algebra, identity), [], []
     limit = cosets.tolerance or tolerance
     problem = setup.problem.with_weights(weights)
@@ -273,19 +314,15 @@ def _charts(setup: Setup, judged: _Judged) -> tuple[ChartFinding, ...]:
         errors = torch.stack([e.charts for e in judged.evidence]).amax(0)
     else:
         errors = torch.full((len(charts),), float("nan"), dtype=torch.float64)
+    lone = setup.problem.apart(errors.nan_to_num(0.0)).tolist() if len(charts) > 1 else [False]
     findings = []
-    for chart, error, skill, weight in zip(
-        charts, errors.tolist(), skills.tolist(), judged.weights.tolist(), strict=True
-    ):
+    for chart, error, skill, apart in zip(charts, errors.tolist(), skills.tolist(), lone, strict=True):
         reason = ""
-        if len(charts) > 1 and skill < 0.1:
+        if apart and skill < 0.1:
             reason = f"its predictor has no skill ({skill:.2f})"
-        elif len(charts) > 1 and judged.evidence and error > max(0.1, 1 - skill):
-            # A poor predictor alone explains an error of about 1 - skill.
+        elif apart:
             reason = f"error {error:.2f}, more than its predictor (skill {skill:.2f}) explains"
-        elif weight == 0.0:
-            reason = "left out of the pooled answer: it does not agree with the other charts"
-        findings.append(ChartFinding(tuple(chart.center), error, bool(reason), skill, reason))
+        findings.append(ChartFinding(tuple(chart.center), error, apart, skill, reason))
     return tuple(findings)
 
 

@@ -34,6 +34,7 @@ class Problem:
         radius: Radius of the disc of outputs that count, in pixels; `None` for vectors.
         reach: Radius of the map's receptive field, in pixels.
         weights: Signal-to-noise weight of each chart, with shape `(K,)`, mean 1.
+        noise: Share of each chart's output that its predictor does not explain, `(K,)`; zero for a given function.
         pointwise: The part of `outputs` that looks at one pixel only, and so commutes with every motion:
             inputs and an output shape to `(B, K, *out)`.
     """
@@ -48,6 +49,7 @@ class Problem:
     radius: float | None = None
     reach: float = 0.0
     weights: Tensor | None = None
+    noise: Tensor | None = None
     pointwise: Callable[[Tensor, tuple[int, ...]], Tensor] | None = None
 
     def psi(self, x: Tensor) -> Tensor:
@@ -73,6 +75,11 @@ class Problem:
     def chart_weights(self) -> Tensor:
         """Weights of the charts, with shape `(K,)`, in float64."""
         return torch.ones(self.charts, dtype=torch.float64) if self.weights is None else self.weights.double()
+
+    def apart(self, errors: Tensor) -> Tensor:
+        """Which charts stand apart `(K,)`: their errors `(K,)` are larger than a poor predictor explains."""
+        noise = torch.zeros(self.charts, dtype=torch.float64) if self.noise is None else self.noise
+        return (errors > noise.clamp_min(0.1)) | (noise > 0.9)
 
     def with_weights(self, weights: Tensor) -> Problem:
         """The same problem with other weights of the charts."""

@@ -93,8 +93,18 @@ class FiniteCriterion:
 
     def errors(self, a: Tensor, sizes: Tensor) -> Tensor:
         """Error of every sample and chart, with shape `(B, K)`: the weighted mean over sizes."""
-        miss, chance = self.measure(a)
-        return torch.einsum("t,tbk->bk", sizes, miss / self._level(chance))
+        total: Tensor | None = None
+        for t, weight in self._counting(sizes):
+            r, u, v = self._sides(a, t)
+            error = weight * _square(r) / self._level(_square(u) + _square(v))
+            total = error if total is None else total + error
+        assert total is not None
+        return total
+
+    def _counting(self, sizes: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Steps and weights of the sizes that count: those that nothing covers are not worth their time."""
+        keep = sizes > 0.01 * sizes.max()
+        return list(zip(self.steps[keep], sizes[keep] / sizes[keep].sum(), strict=True))
 
     @staticmethod
     def _level(chance: Tensor) -> Tensor:
@@ -104,7 +114,7 @@ class FiniteCriterion:
     def linearise(self, a: Tensor, directions: Tensor, sizes: Tensor, step: float = 1e-3) -> Linearised:
         """First-order model of the errors around `a` along `directions` `(s, n, n)` or `(s, K, n, n)`."""
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
-        for t, weight in zip(self.steps, sizes, strict=True):
+        for t, weight in self._counting(sizes):
             r, u, v = self._sides(a, t)
             moved = [self._sides(a + step * e, t) for e in directions]
             dr, du, dv = (

@@ -85,6 +85,7 @@ def prepare(
         radius=radius,
         reach=fitted.reach,
         weights=weights,
+        noise=(1 - fitted.chart_skill).clamp(0.0, 1.0),
     )
     problem, gates = _tested(problem, fitted)
     untrained = None

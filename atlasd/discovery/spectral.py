@@ -94,10 +94,12 @@ class SpectralSearch:
             start = self._start(criterion, rest, weights, generator, blurred)
             a, errors = minimise(criterion, start, rest, weights)
             if not found and len(weights) > 1:
-                weights = _trusted(errors, problem.chart_weights())
-                if bool((weights == 0).any()):
+                lone = problem.apart(errors.exp())
+                if bool(lone.any()) and not bool(lone.all()):
+                    weights = torch.where(lone, 0.0, weights)
                     a, errors = minimise(criterion, a, rest, weights)
-                own, _ = minimise(criterion, a, rest, weights, apart=True, iterations=3)
+                few = FiniteCriterion(problem, x[:12], self.sizes, cover)
+                own, _ = minimise(few, a, rest, weights, apart=True, iterations=3)
             if self.generators is None and float(errors.exp() @ weights / weights.sum()) > 2 * self.tolerance + FLOOR:
                 break
             found.append(a)
@@ -149,20 +151,6 @@ def _complement(span: Tensor, found: list[Tensor]) -> Tensor:
     taken = _orthonormal(torch.stack(found).flatten(1))
     _, s, v = torch.linalg.svd(frame - frame @ taken.mT @ taken, full_matrices=False)
     return v[s > 1e-6].reshape(-1, *span.shape[1:])
-
-
-def _trusted(errors: Tensor, weights: Tensor) -> Tensor:
-    """Weights of the charts with those set to zero on which the answer of the others does not hold.
-
-    Arguments:
-        errors: Mean logarithm of the error of every chart, `(K,)`.
-        weights: Signal-to-noise weights, `(K,)`.
-    """
-    level = errors.exp()
-    order = level.argsort()
-    half = weights[order].cumsum(0) / weights.sum()
-    middle = level[order][int((half < 0.5).sum())]  # weighted median
-    return torch.where(level > 10 * middle + 0.05, 0.0, weights)
 
 
 def closed(basis: Tensor, *, fixed: bool = False, near: float = 0.25) -> tuple[Tensor, tuple[str, ...]]:
