@@ -136,7 +136,7 @@ def _solve(curvature: Tensor, gradient: Tensor, damping: Tensor) -> Tensor:
 
 def reduce_in_coset(algebra: LieAlgebra, c: Tensor, iterations: int = 30) -> Tensor:
     """The smallest matrices of the cosets of `c`, `(M, n, n)`: large boosts are taken off."""
-    frame = algebra.frame()
+    frame = _traceless(algebra.frame())
     if not len(frame):
         return c
     for _ in range(iterations):
@@ -150,6 +150,17 @@ def reduce_in_coset(algebra: LieAlgebra, c: Tensor, iterations: int = 30) -> Ten
         step = -torch.linalg.solve(curvature + ridge, gradient[..., None])[..., 0]
         c = unit_determinant(c @ torch.matrix_exp(torch.einsum("mk,kij->mij", step, frame)))
     return c
+
+
+def _traceless(frame: Tensor) -> Tensor:
+    """Orthonormal basis of the part of a span `(k, n, n)` without trace.
+
+    Moving along a trace and scaling back to determinant 1 would leave the coset, unless scalings are in the span.
+    """
+    traces = frame.diagonal(dim1=-2, dim2=-1).sum(-1)  # (k,)
+    if not len(frame) or float(traces.norm()) < 1e-9:
+        return frame
+    return torch.einsum("rk,kij->rij", torch.linalg.svd(traces[None], full_matrices=True).Vh[1:], frame)
 
 
 def polish_starts(
