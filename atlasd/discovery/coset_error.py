@@ -60,9 +60,18 @@ class CosetError:
     def __call__(self, g: Tensor) -> Tensor:
         """Relative errors of matrices `(M, n, n)`, with shape `(M,)`."""
         with torch.no_grad():
+            if not len(g):
+                return g.new_zeros(0)
             if self.problem.is_field:
-                return torch.stack([self._field_error(each) for each in g]) if len(g) else g.new_zeros(0)
+                return torch.stack([self._field_error(each) for each in g])
             return self._pooled(self._misses(g).square().mean(-1))
+
+    def plain(self, g: Tensor) -> Tensor:
+        """Relative errors of `(M, n, n)` in which every sample counts in full, with shape `(M,)`."""
+        if self.problem.is_field:
+            return self(g)
+        with torch.no_grad():
+            return self._misses(g).square().mean((1, 2))
 
     def contrast(self, g: Tensor, algebra: LieAlgebra) -> Tensor:
         """Misses of `g`, `(M, n, n)`, relative to those of wrong matrices near by, with shape `(M,)`.

@@ -195,7 +195,9 @@ class CosetSearch:
         contrasts = error.contrast(candidates, algebra) if len(candidates) else errors
         good = (errors <= tolerance) & (contrasts <= self.contrast)
         if not algebra.dimension:
-            good &= contrasts <= _rounding_limit(contrasts)
+            # Not the robust error: a piecewise function may miss on a few samples only.
+            plain = error.plain(candidates)
+            good &= plain <= _rounding_limit(plain)
         kept, bad = candidates[good][: self.top - 1], candidates[~good]
         return CosetCandidates(
             matrices=torch.cat([identity, kept]),
@@ -207,12 +209,12 @@ class CosetSearch:
         )
 
 
-def _rounding_limit(contrasts: Tensor) -> float:
+def _rounding_limit(errors: Tensor) -> float:
     """Where some of the errors `(M,)` are rounding, the largest of these; infinity where none is.
 
     Where some matrices hold to rounding, those that do not are no symmetries.
     """
-    values = contrasts.sort().values
+    values = errors.sort().values
     decades = values.clamp_min(1e-16).log10()
     if not len(values) or float(values[0]) > _EXACT:
         return float("inf")

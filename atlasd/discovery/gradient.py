@@ -83,7 +83,7 @@ class GradientSearch:
     epochs: int | None = None
     batch: int = 16
     samples: int | None = None
-    learning_rate: float = 1e-2
+    learning_rate: float = 3e-2
     robust: bool = True
     starts: int = 3
     threshold: float = 0.1
