@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Atlas"]
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -64,9 +65,12 @@ class Atlas:
             shape: Spatial shape of the field.
             in_radius: Half the width of the input patches.
             out_radius: Half the width of the output patches.
-            stride: Distance between centres; an output patch by default.
+            stride: Largest distance between centres; an output patch by default. Charts overlap where the field
+                is not a multiple of it.
         """
         step = 2 * out_radius + 1 if stride is None else stride
+        if step < 1:
+            raise InputError(f"`stride` must be positive, got {stride}.")
         axes = []
         for size in shape:
             room = size - 2 * in_radius - 1
@@ -75,9 +79,8 @@ class Atlas:
                     f"`in_radius` must fit into the field of shape {tuple(shape)}, got {in_radius}; "
                     f"use at most {(min(shape) - 1) // 2}."
                 )
-            count = room // step + 1
-            first = in_radius + (room - (count - 1) * step) // 2
-            axes.append([first + i * step for i in range(count)])
+            gaps = math.ceil(room / step)
+            axes.append([in_radius + i * room // max(gaps, 1) for i in range(gaps + 1)])
         mesh = torch.cartesian_prod(*(torch.tensor(a) for a in axes)).reshape(-1, len(axes))
         return cls.at(mesh.tolist(), in_radius, out_radius)
 

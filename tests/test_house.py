@@ -1,0 +1,79 @@
+"""The house: imports point down only, and no room is too large to read."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import atlasd
+
+ROOT = Path(atlasd.__file__).parent
+FLOORS = {
+    "runtime": 0,
+    "algebra": 1,
+    "geometry": 1,
+    "prediction": 2,
+    "discovery": 2,
+    "downstream": 3,
+    "baselines": 3,
+    "datasets": 3,
+    "experiments": 4,
+    "report": 4,
+}
+NEIGHBOURS = {("discovery", "prediction")}
+EXCEPTIONS = {("discovery/result.py", "report")}  # Discovery.report() draws; imported when it is called
+FRONT = {"__init__.py", "__main__.py", "cli.py"}
+FILES = sorted(ROOT.rglob("*.py"))
+files = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+
+
+def imports(path):
+    """Rooms of atlasd that a file imports, each with whether that is inside a function."""
+    tree = ast.parse(path.read_text())
+    inside = {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "atlasd" and len(parts) > 1:
+                yield parts[1], id(node) in inside
+
+
+@files
+def test_imports_point_down(path):
+    relative = path.relative_to(ROOT)
+    if relative.parent == Path():
+        assert relative.name in FRONT or not any(room in FLOORS for room, _ in imports(path))
+        return
+    room = relative.parts[0]
+    assert room in FLOORS, f"{room} is on no floor; give it one in docs/design.md and here"
+    for other, late in imports(path):
+        if other in FLOORS and other != room:
+            allowed = FLOORS[other] < FLOORS[room] or (room, other) in NEIGHBOURS
+            allowed |= late and (relative.as_posix(), other) in EXCEPTIONS
+            assert allowed, f"{relative} must not import atlasd.{other}"
+        assert other not in {"cli", "__main__"}, f"{relative} must not import the command line"
+
+
+def test_exceptions_are_still_needed():
+    used = {(p.relative_to(ROOT).as_posix(), room) for p in FILES for room, late in imports(p) if late}
+    assert used >= EXCEPTIONS
+
+
+@files
+def test_files_can_be_read_at_one_sitting(path):
+    assert len(path.read_text().splitlines()) <= 400
+
+
+def test_front_door_opens():
+    for name in atlasd.__all__:
+        assert getattr(atlasd, name) is not None
+    assert set(atlasd.__all__) <= set(dir(atlasd))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        atlasd.nothing  # noqa: B018
