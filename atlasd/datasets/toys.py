@@ -125,7 +125,7 @@ def _finite() -> tuple[Toy, ...]:
             name="signs",
             formula="|x| + 2 |y| + 3 |z|",
             function=lambda x: x.abs() @ torch.tensor([1.0, 2.0, 3.0]).to(x),
-            group=Group(trivial(3), _signs(3)),
+            group=Group(trivial(3), _weighted_permutations((1.0, 2.0, 3.0))),
         ),
     )
 
@@ -218,6 +218,14 @@ def _direction(x: Tensor) -> Tensor:
 def _signs(n: int) -> Tensor:
     """All diagonal matrices of signs, the identity first, with shape `(2^n, n, n)`."""
     return torch.cartesian_prod(*[torch.tensor([1.0, -1.0])] * n).reshape(-1, n).diag_embed()
+
+
+def _weighted_permutations(weights: tuple[float, ...]) -> Tensor:
+    """What leaves the weighted sum of |x_i| alone: signed permutations in units of the weights, identity first."""
+    n, unit = len(weights), torch.tensor(weights, dtype=torch.float64)
+    orders = torch.stack([torch.eye(n, dtype=torch.float64)[list(order)] for order in permutations(range(n))])
+    signed = (orders[:, None] @ _signs(n).double()[None]).flatten(0, 1)
+    return signed * unit / unit[:, None]
 
 
 def _diagonal_torus() -> Tensor:

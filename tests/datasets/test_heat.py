@@ -12,7 +12,6 @@ from atlasd.runtime.random import stream
 def naive(u, steps, source=True):
     """The paper's simulator as written: gradients of gradients by numpy, walls and block set after each step."""
     u = u.copy()
-    height, width = u.shape
     rows, columns = (slice(int(lo * s), int(hi * s)) for (lo, hi), s in zip(BLOCK, u.shape, strict=True))
 
     def fix():

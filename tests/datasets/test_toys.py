@@ -76,6 +76,17 @@ def test_names_of_finite_groups(name, group):
     assert toy(name).group.name == group
 
 
+def test_weighted_sum_also_swaps_axes():
+    # (x, y, z) -> (2 y, x / 2, z): the group is that of the cube in other units, not the signs alone.
+    each = toy("signs")
+    swap = torch.tensor([[0.0, 2.0, 0.0], [0.5, 0.0, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    assert each.group.order == 48
+    assert (each.group.cosets - swap).abs().amax((1, 2)).min() < 1e-12
+    unit = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    turned = unit[:, None] * each.group.cosets / unit
+    torch.testing.assert_close(turned @ turned.mT, torch.eye(3, dtype=torch.float64).expand(48, 3, 3))
+
+
 @every
 def test_same_seed_same_inputs_and_finite_outputs(each):
     a, b = (each.sample(50, stream(3, "x")) for _ in range(2))

@@ -47,7 +47,7 @@ def test_grid_with_a_stride_overlaps():
 
 
 def test_grid_that_does_not_fit():
-    with pytest.raises(InputError, match="`in_radius` must fit into the field.*got 12; use at most 9"):
+    with pytest.raises(InputError, match=r"`in_radius` must fit into the field.*got 12; use at most 9"):
         Atlas.grid((40, 20), 12, 3)
 
 

@@ -58,7 +58,7 @@ def test_distortion_shows_the_field_at_centre_plus_m_p():
 
 @pytest.mark.parametrize("center", [(3, 10), (10, 3), (16, 10), (10, 16), (-5, 10)])
 def test_a_chart_outside_the_field_is_refused(center):
-    with pytest.raises(InputError, match="must lie inside the field of shape .* make the radius smaller"):
+    with pytest.raises(InputError, match=r"must lie inside the field of shape .* make the radius smaller"):
         PlaneChart(center, in_radius=4, out_radius=2).check((20, 20))
 
 

@@ -36,5 +36,5 @@ def test_an_interruption_leaves_the_old_file(tmp_path, error):
 
 def test_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="could not be written.*choose another directory"):
+    with pytest.raises(DataError, match=r"could not be written.*choose another directory"):
         write_atomically(tmp_path / "file" / "b.txt", lambda p: p.write_text("x"))

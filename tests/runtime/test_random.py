@@ -33,6 +33,9 @@ def test_the_global_seed_neither_matters_nor_moves():
 
 
 def test_same_in_another_process():
-    code = "import torch; from atlasd.runtime.random import stream; print(torch.rand(4, generator=stream(0, 'data')).tolist())"
+    code = (
+        "import torch; from atlasd.runtime.random import stream; "
+        "print(torch.rand(4, generator=stream(0, 'data')).tolist())"
+    )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == str(draw(0, "data"))
