@@ -19,11 +19,14 @@ class Coverage:
     Arguments:
         problem: Action and window.
         x: Inputs as the predictor knows them, with shape `(B, K, *in)`.
+        charts: Numbers of the charts that count, all by default.
         explained: Share of the variance that the principal directions keep.
     """
 
-    def __init__(self, problem: Problem, x: Tensor, explained: float = 0.999) -> None:
-        self.problem = problem
+    def __init__(
+        self, problem: Problem, x: Tensor, charts: Tensor | None = None, explained: float = 0.999
+    ) -> None:
+        self.problem, self.charts = problem, charts
         rows = self._rows(x)
         generator = torch.Generator().manual_seed(0)
         rows = rows[torch.randperm(len(rows), generator=generator)[:4000]]
@@ -41,6 +44,8 @@ class Coverage:
 
     def _rows(self, x: Tensor) -> Tensor:
         """Inputs as rows; of fields only the disc that no motion fills from outside."""
+        if self.charts is not None:
+            x = x[:, self.charts]
         if not self.problem.is_field:
             return x.flatten(0, 1).flatten(1).float()
         d = self.problem.size

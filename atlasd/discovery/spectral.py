@@ -54,9 +54,11 @@ class SpectralSearch:
         batch = 16 if problem.is_field else 512
         sums = gram.accumulate(problem, "search", limit=limit, batch=batch, progress=progress)
         weights = problem.chart_weights()
-        values, directions, blind = gram.solve(*gram.pool(*sums.total(), weights))
+        residual, chance = sums.total()
+        values, directions, blind = gram.solve(*gram.pool(residual, chance, weights))
         if problem.is_field:
-            return self._on_fields(problem, values, directions, blind, seed=seed, progress=progress)
+            hints = _chart_hints(residual, chance, weights)
+            return self._on_fields(problem, values, directions, blind, hints, seed=seed, progress=progress)
         n = problem.size
         count = int((values < self.tolerance).sum()) if self.generators is None else self.generators
         basis, notes = closed(directions[:count].reshape(-1, n, n), fixed=self.generators is not None)
@@ -68,19 +70,22 @@ class SpectralSearch:
         values: Tensor,
         directions: Tensor,
         blind: Tensor,
+        hints: Tensor,
         *,
         seed: int,
         progress: Progress,
     ) -> Found:
         """Finite size decides: deflation inside the span of the first-order candidates."""
         n = problem.size
-        # First order ties what finite size separates, and is noise where a predictor's derivatives are.
+        # First order ties what finite size separates, and is noise where a predictor's derivatives are; and one
+        # chart that stands apart spoils the pooled first order, but not the geometric mean at finite size.
         near = directions[values < self.candidates]
-        blurred = len(near) == 0
+        blurred = len(near) == 0 or (problem.charts > 1 and float(values[0]) > 0.1)
         span = _orthonormal(directions if blurred else near).reshape(-1, n, n)
         index = problem.search[: self.samples]
         x = problem.patches(index)
-        cover = Coverage(problem, problem.patches(problem.search[:64]))
+        known = problem.patches(problem.search[:64])
+        cover = Coverage(problem, known)
         criterion = FiniteCriterion(problem, x, self.sizes, cover)
         weights = problem.chart_weights()
         found: list[Tensor] = []
@@ -91,12 +96,14 @@ class SpectralSearch:
             rest = _complement(span, found)
             if len(rest) == 0:
                 break
-            start = self._start(criterion, rest, weights, generator, blurred)
+            start = self._start(criterion, rest, weights, generator, hints if blurred else hints[:0])
             a, errors = minimise(criterion, start, rest, weights)
             if not found and len(weights) > 1:
                 lone = problem.apart(errors.exp())
                 if bool(lone.any()) and not bool(lone.all()):
                     weights = torch.where(lone, 0.0, weights)
+                    cover = Coverage(problem, known, (~lone).nonzero().flatten())
+                    criterion = FiniteCriterion(problem, x, self.sizes, cover)
                     a, errors = minimise(criterion, a, rest, weights)
                 few = FiniteCriterion(problem, x[:12], self.sizes, cover)
                 own, _ = minimise(few, a, rest, weights, apart=True, iterations=3)
@@ -117,25 +124,32 @@ class SpectralSearch:
         )
 
     def _start(
-        self,
-        criterion: FiniteCriterion,
-        span: Tensor,
-        weights: Tensor,
-        generator: torch.Generator,
-        blurred: bool,
+        self, criterion: FiniteCriterion, span: Tensor, weights: Tensor, generator: torch.Generator, hints: Tensor
     ) -> Tensor:
-        """The best of the axes of the span, their sums and differences, and random directions."""
+        """The best of the axes of the span, their sums and differences, hints of charts, and random directions."""
         s = len(span)
         mixes = [torch.eye(s, dtype=torch.float64)]
         if s > 1:
-            random = torch.randn(self.starts if blurred else 4, s, generator=generator, dtype=torch.float64)
+            random = torch.randn(self.starts if len(hints) else 4, s, generator=generator, dtype=torch.float64)
             i, j = torch.triu_indices(s, s, 1)
             eye = mixes[0]
-            mixes += [eye[i] + eye[j], eye[i] - eye[j], random]
-        trials = [scaled(a) for a in torch.einsum("ms,sij->mij", torch.cat(mixes), span)]
+            mixes += [eye[i] + eye[j], eye[i] - eye[j], random, hints @ span.flatten(1).mT]
+        combined = torch.einsum("ms,sij->mij", torch.cat(mixes), span)
+        trials = [scaled(a) for a in combined if float(a.norm()) > 1e-6]
         few = FiniteCriterion(criterion.problem, criterion.x[:12], (0.6, 1.5), criterion.coverage)
         scores = [float(pooled(few.errors(a, few.size_weights(a)), weights)) for a in trials]
         return trials[min(range(len(trials)), key=scores.__getitem__)]
+
+
+def _chart_hints(residual: Tensor, chance: Tensor, weights: Tensor, charts: int = 6) -> Tensor:
+    """The two best first-order directions of the most reliable charts, and their sums and differences."""
+    rows = []
+    for k in weights.argsort(descending=True)[:charts].tolist():
+        _, directions, _ = gram.solve(residual[k], chance[k])
+        if len(directions) > 1:
+            a, b = directions[0], directions[1]
+            rows += [a, b, a + b, a - b]
+    return torch.stack(rows) if rows else residual.new_zeros(0, residual.shape[-1])
 
 
 def _orthonormal(rows: Tensor) -> Tensor:

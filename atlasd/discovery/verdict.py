@@ -177,7 +177,7 @@ def field_evidence(
 ) -> list[Evidence]:
     """Finite-size evidence for each generator on held-out samples."""
     x = problem.patches(problem.test[:samples])
-    cover = Coverage(problem, problem.patches(problem.search[:64]))
+    cover = Coverage(problem, problem.patches(problem.search[:64]), weights.nonzero().flatten())
     criterion = FiniteCriterion(problem, x, sizes, cover)
     variance = (criterion.p - criterion.p.mean(0)).double().square().flatten(2).mean(-1).mean(0)
     evidence = []
