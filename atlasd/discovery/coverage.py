@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Coverage"]
+__all__ = ["Coverage", "Neighbours"]
 
 import torch
 from torch import Tensor
@@ -67,3 +67,25 @@ class Coverage:
         kept = float((self.rest + 1e-3) / (rest.mean() + 1e-3))
         near = float((3 * self.radius) / radius.quantile(0.5).clamp_min(1e-12))
         return max(0.0, min(1.0, kept)) * max(0.0, min(1.0, near))
+
+
+class Neighbours:
+    """Tells which vectors lie no farther from the data than the data lie from each other.
+
+    Arguments:
+        x: Inputs as the predictor knows them, with shape `(B, *in)`.
+        share: Share of the data's own distances to their neighbours that counts as near.
+        most: The most inputs that are kept to compare with.
+    """
+
+    def __init__(self, x: Tensor, share: float = 0.9, most: int = 2048) -> None:
+        rows = x.flatten(1).float()[:most]
+        self.scale = rows.std(0).clamp_min(1e-12)
+        self.rows = rows / self.scale
+        apart = torch.cdist(self.rows, self.rows).fill_diagonal_(float("inf"))
+        self.limit = apart.amin(1).quantile(share)
+
+    def __call__(self, moved: Tensor) -> Tensor:
+        """Whether each of `(B, *in)` is near, with shape `(B,)`."""
+        rows = moved.flatten(1).float() / self.scale
+        return torch.cdist(rows, self.rows).amin(1) <= self.limit

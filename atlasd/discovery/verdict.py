@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery import gram
-from atlasd.discovery.coverage import Coverage
+from atlasd.discovery.coverage import Coverage, Neighbours
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.refine import FiniteCriterion, scaled
 from atlasd.discovery.result import Decision, Direction
 
 MINIMUM_SKILL = 0.3
 RESAMPLES = 400
+_FEW = 16
+_COVERED = 0.3
+"""Share of the moved vectors that must stay near the data for a finite size to count."""
 
 
 @dataclass(frozen=True)
@@ -215,14 +218,13 @@ def vector_evidence(
     seed: torch.Generator,
     samples: int = 2048,
 ) -> list[Evidence]:
-    """First-order evidence on held-out data, and finite size where moved inputs are still covered."""
+    """First-order evidence on held-out data, and finite size on those inputs that stay where the data are."""
     sums = gram.accumulate(problem, "test", batch=512, shards=32, limit=2 * samples)
     _, level = sums.total()
     x = problem.patches(problem.test[:samples])
-    cover = Coverage(problem, problem.patches(problem.search[:samples]))
+    near = Neighbours(problem.patches(problem.search[:samples])[:, 0])
     with torch.no_grad():
         p = problem.psi(x)
-    spread = float((p - p.mean(0)).double().square().flatten(1).sum(-1).mean())
     largest = float(level[0].diagonal().max())
     evidence = []
     for a in basis:
@@ -234,6 +236,7 @@ def vector_evidence(
         draws = top[pick].sum(1) / bottom[pick].sum(1).clamp_min(1e-300)
         error = float(top.sum() / bottom.sum().clamp_min(1e-300))
         chance = float(v @ level[0] @ v)
+        motion = problem.action.input_generator(a.to(x.dtype), x).double().square().flatten(1).sum(-1)
         coverages, extent = [], None
         for t in sizes:
             worst, covered, finite = 0.0, 1.0, torch.zeros(RESAMPLES, dtype=torch.float64)
@@ -241,18 +244,25 @@ def vector_evidence(
                 g = torch.matrix_exp(sign * t * a).to(x.dtype)
                 with torch.no_grad():
                     moved = problem.action.on_input(g, x)
-                    miss = (problem.psi(moved) - problem.action.on_output(g, p)).double().square().flatten(1).sum(-1)
-                covered = min(covered, cover(moved))
-                miss = miss.nan_to_num(float("inf"))
-                # Unrelated outputs differ by twice the variance: chance cannot be more than that.
-                unit = max(min(t * t * chance, 2 * spread), 1e-300)
+                    inside = near(moved[:, 0])
+                    covered = min(covered, float(inside.double().mean()))
+                    if int(inside.sum()) < _FEW:
+                        continue
+                    left, right = problem.psi(moved[inside]), problem.action.on_output(g, p[inside])
+                miss = (left - right).double().square().flatten(1).sum(-1).nan_to_num(float("inf"))
+                spread = float((p[inside] - p[inside].mean(0)).double().square().flatten(1).sum(-1).mean())
+                # Inputs that stay inside move less than the others; unrelated outputs differ by twice the variance.
+                share = float(motion[inside].mean() / motion.mean().clamp_min(1e-300))
+                unit = max(min(t * t * chance * share, 2 * spread), 1e-300)
                 worst = max(worst, float(miss.mean()) / unit)
                 again = torch.randint(len(miss), (RESAMPLES, len(miss)), generator=seed)
                 finite = torch.maximum(finite, miss[again].mean(1) / unit)
             coverages.append(covered)
+            if covered < _COVERED:
+                continue
             if worst <= tolerance:
                 extent = t
-            if covered >= 0.7 and t <= 1.0:
+            if t <= 1.0:
                 error, draws = max(error, worst), torch.maximum(draws, finite)
         evidence.append(
             Evidence(

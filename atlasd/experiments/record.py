@@ -98,12 +98,12 @@ def plan_run(name: str, settings: Sequence[str] = (), *, seed: int = 0, out: str
     return Plan(experiment, config, seed, directory)
 
 
-def check_directory(directory: Path) -> None:
-    """Raises unless a run may be written there."""
+def check_directory(directory: Path, mark: str = "result.json") -> None:
+    """Raises unless a run may be written there; `mark` is the file by which an earlier one is known."""
     if directory.exists():
         if not directory.is_dir():
             raise InputError(f"`out` must be a directory, got the file {str(directory)!r}; choose another name.")
-        if any(directory.iterdir()) and not (directory / "result.json").is_file():
+        if any(directory.iterdir()) and not (directory / mark).is_file():
             raise InputError(
                 f"`out` must be empty or an earlier run, got {str(directory)!r} with other files; choose another name."
             )

@@ -35,13 +35,14 @@ def fit_module(
 ) -> FittedPredictor:
     """Fits a network that `make` builds from a generator, and measures its skill."""
     started = time.perf_counter()
-    network = make(stream(seed, "fit", "weights"))
+    precision = samples.inputs(train[:1]).dtype
+    network = make(stream(seed, "fit", "weights")).to(precision)
     curves = fit_network(network, samples, train, held_out, schedule, seed=seed, progress=progress)
     skill = measure_skill(network, samples, train, held_out)
     units = {k: v for k, v in network.state_dict().items() if k in ("shift", "scale", "unit", "out_shift", "out_scale")}
 
     def untrained(generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        other = make(generator)
+        other = make(generator).to(precision)
         other.load_state_dict(units, strict=False)
         return other.eval().requires_grad_(False)
 
@@ -121,8 +122,8 @@ class MLPPredictor:
         schedule: How to train.
     """
 
-    hidden: tuple[int, ...] = (128, 128, 128)
-    schedule: Schedule = Schedule(epochs=150, batch=128, learning_rate=5e-3, patience=30)
+    hidden: tuple[int, ...] = (64, 64, 64)
+    schedule: Schedule = Schedule(epochs=150, batch=256, learning_rate=1e-2, patience=30, steps=1000, polish=600)
 
     def fit(
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["Schedule", "fit_network"]
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +15,11 @@ from torch.nn import functional
 from atlasd.prediction.samples import Samples
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
+
+_POLISHED = 16_384
+"""The most samples that are polished on: each iteration reads all of them."""
+_EXACT = 1e-7
+"""Held-out loss in units of the targets' variance below which no more is to be gained in float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +31,23 @@ class Schedule:
         batch: Samples in a step.
         learning_rate: Peak of a one-cycle schedule.
         patience: Epochs without improvement before stopping.
+        steps: Batches after which to stop, though not before 20 epochs; `None` for no such limit.
+        polish: The most L-BFGS iterations afterwards, on all samples at once. Mini-batches leave noise that
+            hardly shows in the loss but does in the derivatives, which a search for symmetry looks at.
     """
 
     epochs: int = 100
     batch: int = 64
     learning_rate: float = 3e-3
     patience: int = 15
+    steps: int | None = None
+    polish: int = 0
+
+    def passes(self, samples: int) -> int:
+        """Epochs for this many samples."""
+        if self.steps is None:
+            return self.epochs
+        return min(self.epochs, max(20, round(self.steps / math.ceil(samples / self.batch))))
 
 
 def loss_per_chart(samples: Samples) -> Callable[[Tensor, Tensor], Tensor]:
@@ -91,9 +107,10 @@ def fit_network(
     unit = standardise(network, samples, train)
     generator = stream(seed, "fit", "order")
     steps = math.ceil(len(train) / schedule.batch)
-    optimiser = torch.optim.Adam(network.parameters(), lr=schedule.learning_rate)
+    epochs = schedule.passes(len(train))
+    optimiser = torch.optim.Adam(network.parameters(), lr=schedule.learning_rate, fused=True)
     cycle = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, schedule.learning_rate, total_steps=schedule.epochs * steps, pct_start=0.15
+        optimiser, schedule.learning_rate, total_steps=epochs * steps, pct_start=0.15
     )
     best, best_loss, since = None, math.inf, 0
     curves: dict[str, list[float]] = {"train": [], "held_out": []}
@@ -101,7 +118,17 @@ def fit_network(
     cache = samples.inputs(train[:1])[0].numel() * len(train) < 2e8
     inputs = samples.inputs(train) if cache else None
     targets = samples.targets(train) if cache else None
-    for _ in progress.track(range(schedule.epochs), label):
+
+    def held_out_loss() -> float:
+        network.eval()
+        with torch.no_grad():
+            parts = [
+                float((loss(network(samples.inputs(i)), samples.targets(i)) / unit).mean()) * len(i)
+                for i in held_out[:2048].split(256)
+            ]
+        return sum(parts) / len(held_out[:2048])
+
+    for _ in progress.track(range(epochs), label):
         network.train()
         total = 0.0
         order = torch.randperm(len(train), generator=generator)
@@ -116,13 +143,7 @@ def fit_network(
             optimiser.step()
             cycle.step()
             total += float(value.detach()) * len(part)
-        network.eval()
-        with torch.no_grad():
-            parts = [
-                float((loss(network(samples.inputs(i)), samples.targets(i)) / unit).mean()) * len(i)
-                for i in held_out[:2048].split(256)
-            ]
-        current = sum(parts) / len(held_out[:2048])
+        current = held_out_loss()
         curves["train"].append(total / len(train))
         curves["held_out"].append(current)
         if current < best_loss:
@@ -135,6 +156,71 @@ def fit_network(
     if best is not None:
         network.load_state_dict(best)
     network.eval()
+    if schedule.polish:
+        few = train[:_POLISHED]
+        x = inputs[: len(few)] if inputs is not None else samples.inputs(few)
+        y = targets[: len(few)] if targets is not None else samples.targets(few)
+        part = max(1, int(4e6 / x[0].numel() / 16))
+        batches = list(zip(x.split(part), y.split(part), strict=True))
+
+        def losses() -> Iterator[Tensor]:
+            for x, y in batches:
+                yield (loss(network(x), y) / unit).mean() * (len(x) / len(few))
+
+        for row in _polish(network, losses, held_out_loss, schedule.polish, best_loss, progress):
+            curves["train"].append(row[0])
+            curves["held_out"].append(row[1])
     for parameter in network.parameters():
         parameter.requires_grad_(False)
     return {k: tuple(v) for k, v in curves.items()}
+
+
+def _polish(
+    network: nn.Module,
+    losses: Callable[[], Iterator[Tensor]],
+    held_out_loss: Callable[[], float],
+    iterations: int,
+    best_loss: float,
+    progress: Progress,
+    *,
+    every: int = 50,
+) -> list[tuple[float, float]]:
+    """L-BFGS on the sum of `losses`, for as long as the held-out loss falls by a tenth in `every` iterations.
+
+    Returns:
+        Training and held-out loss after each round.
+    """
+    parameters = [p for p in network.parameters() if p.requires_grad]
+    optimiser = torch.optim.LBFGS(
+        parameters,
+        max_iter=every,
+        history_size=20,
+        line_search_fn="strong_wolfe",
+        tolerance_grad=1e-10,
+        tolerance_change=1e-14,
+    )
+
+    def closure() -> Tensor:
+        optimiser.zero_grad(set_to_none=True)
+        total = torch.zeros(())
+        for value in losses():
+            value.backward()  # type: ignore[no-untyped-call]
+            total = total + value.detach()
+        return total
+
+    best = [p.detach().clone() for p in parameters]
+    curve = []
+    for _ in progress.track(range(math.ceil(iterations / every)), "polish predictors"):
+        train_loss = float(optimiser.step(closure))  # type: ignore[arg-type, no-untyped-call]
+        current = held_out_loss()
+        curve.append((train_loss, current))
+        if not current < best_loss:
+            break
+        gained, best_loss = current < 0.9 * best_loss, current
+        best = [p.detach().clone() for p in parameters]
+        if not gained or current < _EXACT:
+            break
+    with torch.no_grad():
+        for parameter, value in zip(parameters, best, strict=True):
+            parameter.copy_(value)
+    return curve
