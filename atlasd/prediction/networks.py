@@ -11,6 +11,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils import skip_init
 
 from atlasd.prediction.trivial import centre_crop
 
@@ -58,7 +59,7 @@ class ChartConv(nn.Module):
         convolution = {2: nn.Conv2d, 3: nn.Conv3d}[len(shape)]
         norm = {2: nn.BatchNorm2d, 3: nn.BatchNorm3d}[len(shape)]
         self.layers = nn.ModuleList(
-            convolution(charts * a, charts * b, kernel, groups=charts) for a, b in pairwise(widths)
+            skip_init(convolution, charts * a, charts * b, kernel, groups=charts) for a, b in pairwise(widths)
         )
         self.norms = nn.ModuleList(norm(charts * b) for b in widths[1:-1]) if not smooth else nn.ModuleList()
         self.skip = nn.Parameter(torch.zeros(charts, channels_out, channels_in)) if residual else None
@@ -101,7 +102,7 @@ class VectorMLP(nn.Module):
     def __init__(self, inputs: int, outputs: int, *, hidden: Sequence[int], generator: torch.Generator) -> None:
         super().__init__()
         widths = [inputs, *hidden, outputs]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        self.layers = nn.ModuleList(skip_init(nn.Linear, a, b) for a, b in pairwise(widths))
         self.register_buffer("unit", torch.ones(()))
         self.register_buffer("out_shift", torch.zeros(outputs))
         self.register_buffer("out_scale", torch.ones(outputs))

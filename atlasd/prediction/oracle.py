@@ -30,6 +30,9 @@ def oracle_predictor(function: Callable[[Tensor], Tensor], samples: Samples) -> 
 
     def on_vectors(x: Tensor) -> Tensor:
         y = function(x.flatten(0, 1))
+        if not isinstance(y, Tensor) or y.ndim == 0 or len(y) != x.shape[0] * x.shape[1]:
+            got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+            raise InputError(f"`function` must return one output tensor per sample, (N,) or (N, outputs), got {got}.")
         return (y.unsqueeze(-1) if y.ndim == 1 else y).unflatten(0, x.shape[:2])
 
     def on_fields(x: Tensor) -> Tensor:

@@ -50,6 +50,8 @@ class Samples:
             raise InputError(
                 f"`x` must have shape (N, n), (N, P, n), (N, C, H, W) or (N, C, D, H, W), got {tuple(x.shape)}."
             )
+        if x[:1].numel() == 0 and len(x):
+            raise InputError(f"`x` must not be empty, got shape {tuple(x.shape)}.")
         if len(x) < minimum:
             raise InputError(f"`x` must hold at least {minimum} samples, got {len(x)}; give more data.")
         _check_finite(x, "x")
@@ -130,8 +132,12 @@ def _check_finite(value: Tensor, name: str) -> None:
 
 
 def _targets(x: Tensor, y: Tensor, is_field: bool) -> tuple[Tensor, int]:
-    if len(y) != len(x):
-        raise InputError(f"`y` must have as many samples as `x` ({len(x)}), got {len(y)}.")
+    if y.ndim == 0 or len(y) != len(x):
+        raise InputError(
+            f"`y` must have as many samples as `x` ({len(x)}), got {len(y) if y.ndim else 'a single number'}."
+        )
+    if y.is_complex():
+        raise InputError(f"`y` must hold real numbers, got {y.dtype}; give real and imaginary parts as outputs.")
     if y.is_floating_point():
         _check_finite(y, "y")
         if is_field:
