@@ -97,9 +97,6 @@ class GridAction:
 
     def _move(self, g: Tensor, field: Tensor, rho: Representation | None) -> Tensor:
         shape = tuple(field.shape[-self.dimensions :])
-        lead = field.shape[: -1 - self.dimensions]
-        if g.ndim > 2:
-            g = g.expand(*lead, *g.shape[-2:])
         # Geometry in float64: float32 pixel positions of a large field lose the fraction.
         p = pixel_grid(shape, dtype=torch.float64)
         source = p @ torch.linalg.inv(g.double()).mT

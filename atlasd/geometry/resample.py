@@ -7,7 +7,9 @@ __all__ = ["Fill", "Interpolation", "pixel_grid", "resample"]
 from itertools import product
 from typing import Literal, TypeAlias
 
+import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from atlasd.errors import InputError
@@ -57,7 +59,8 @@ def resample(
 
     Arguments:
         field: Fields, with shape `(*L, C, *S)`, `S` of length `d`.
-        points: Positions in pixels, with shape `(Q, d)` (the same for all fields) or `(*L, Q, d)`.
+        points: Positions in pixels, with shape `(Q, d)` (the same for all fields) or `(*L, Q, d)`, where
+            axes of length 1 share their points.
         interpolation: `bilinear` or `bicubic` (exact on quadratics away from the border).
         fill: What lies outside: the nearest pixel (`border`) or zero (`zeros`).
 
@@ -71,7 +74,6 @@ def resample(
     d = points.shape[-1]
     shape = field.shape[-d:]
     flat = field.flatten(-d)  # (*L, C, S)
-    shared = points.ndim == 2
     lower = points.detach().floor()
     fraction = points - lower
     taps, weights, inside = [], [], []
@@ -81,12 +83,13 @@ def resample(
         inside.append([(i >= 0) & (i < shape[axis]) for i in index])
         taps.append([i.clamp(0, shape[axis] - 1) for i in index])
         weights.append(w)
-    if shared and not points.requires_grad:
-        return _by_matrix(flat, shape, taps, weights, inside, fill)
+    corners = [_tap(shape, taps, weights, inside, c, fill) for c in product(*(range(len(w)) for w in weights))]
+    sharing = flat[..., 0].numel() // max(points.shape[:-2].numel(), 1)  # fields that use the same points
+    if sharing >= 4 and not (points.requires_grad or field.requires_grad) and not _traced():
+        return _by_matrix(flat, corners)
     out: Tensor | None = None
-    for combination in product(*(range(len(w)) for w in weights)):
-        corner, weight = _tap(shape, taps, weights, inside, combination, fill)
-        if shared:
+    for corner, weight in corners:
+        if corner.ndim == 1:
             value = flat[..., corner] * weight
         else:
             where = corner.unsqueeze(-2).expand(*flat.shape[:-1], corner.shape[-1])
@@ -94,6 +97,11 @@ def resample(
         out = value if out is None else out + value
     assert out is not None
     return out
+
+
+def _traced() -> bool:
+    """Whether a function transform (jvp, vmap) is under way, which sees torch operations only."""
+    return torch._C._functorch.maybe_current_level() is not None or torch.autograd.forward_ad._current_level >= 0
 
 
 def _tap(
@@ -116,25 +124,27 @@ def _tap(
     return index, weight
 
 
-def _by_matrix(
-    flat: Tensor,
-    shape: torch.Size,
-    taps: list[list[Tensor]],
-    weights: list[list[Tensor]],
-    inside: list[list[Tensor]],
-    fill: Fill,
-) -> Tensor:
-    """Resampling at points shared by many fields is one sparse matrix: build it once, multiply."""
-    corners = [_tap(shape, taps, weights, inside, c, fill) for c in product(*(range(len(w)) for w in weights))]
-    q = corners[0][0].shape[0]
-    rows = torch.arange(q).repeat(len(corners))
-    columns = torch.cat([i for i, _ in corners])
-    values = torch.cat([w for _, w in corners]).to(flat.dtype)
-    if flat[..., 0].numel() * 8 < q:  # few fields: the dense matrix would cost more than it saves
-        out = flat.new_zeros(*flat.shape[:-1], q)
-        for index, weight in corners:
-            out += flat[..., index] * weight.to(flat.dtype)
-        return out
-    matrix = flat.new_zeros(q, flat.shape[-1])
-    matrix.index_put_((rows, columns), values, accumulate=True)
-    return flat @ matrix.mT
+def _by_matrix(flat: Tensor, corners: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Resampling at points shared by many fields is one sparse matrix: fields that share it go through together.
+
+    Points `(1, K, Q)` for fields `(B, K, C, S)` make a block-diagonal matrix with K blocks.
+    """
+    index = torch.stack([i for i, _ in corners], dim=-1)  # (*lead, Q, taps)
+    weight = torch.stack([w for _, w in corners], dim=-1).to(flat.dtype)
+    lead, (q, taps) = index.shape[:-2], index.shape[-2:]
+    rest = [i for i, size in enumerate(lead) if size != 1]
+    order = [*rest, *(i for i in range(flat.ndim - 2) if i not in rest), flat.ndim - 2, flat.ndim - 1]
+    stacked = flat.permute(order).flatten(0, len(rest) - 1) if rest else flat.unsqueeze(0)  # (blocks, *, C, S)
+    blocks, size = stacked.shape[0], stacked.shape[-1]
+    offset = size * torch.arange(blocks).reshape(-1, 1, 1)
+    columns = (index.reshape(blocks, q, taps) + offset).flatten()
+    starts = np.arange(0, blocks * q * taps + 1, taps)
+    matrix = csr_matrix(
+        (weight.flatten().numpy(), columns.numpy(), starts), shape=(blocks * q, blocks * size), copy=False
+    )
+    dense = stacked.flatten(1, -2).movedim(1, 2).reshape(blocks * size, -1)  # (blocks S, fields)
+    moved = torch.from_numpy(matrix @ dense.contiguous().numpy()).reshape(blocks, q, -1).movedim(2, 1)
+    if not rest:
+        return moved.reshape(*flat.shape[:-1], q)
+    shape = [flat.shape[i] for i in order[:-1]]
+    return moved.reshape(*shape, q).permute([order.index(i) for i in range(len(order))])
