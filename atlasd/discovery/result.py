@@ -221,7 +221,7 @@ def load(directory: str | Path) -> Discovery:
         raise DataError(f"`{directory}/result.json` must have schema {SCHEMA}, got {found}; run it again.")
     try:
         return _from_content(content, tensors)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"`{directory}/result.json` is not a result of atlasd: {error!r}; run it again.") from error
 
 
@@ -237,6 +237,9 @@ def _direction(entry: Mapping[str, Any]) -> Direction:
 def _from_content(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Discovery:
     verdict = content["verdict"]
     predictor = content["predictor"]
+    for name in ("generators", "cosets"):
+        if content[name] != tensors[name].tolist():
+            raise ValueError(f"{name} differ from those of tensors.safetensors")
     return Discovery(
         group=Group(LieAlgebra(tensors["generators"]), tensors["cosets"]),
         verdict=Verdict(
