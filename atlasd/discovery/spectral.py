@@ -81,7 +81,8 @@ class SpectralSearch:
         # chart that stands apart spoils the pooled first order, but not the geometric mean at finite size.
         near = directions[values < self.candidates]
         blurred = len(near) == 0 or (problem.charts > 1 and float(values[0]) > 0.1)
-        span = _orthonormal(directions if blurred else near).reshape(-1, n, n)
+        everything = _orthonormal(directions).reshape(-1, n, n)
+        span = everything if blurred else _orthonormal(near).reshape(-1, n, n)
         index = problem.search[: self.samples]
         x = problem.patches(index)
         known = problem.patches(problem.search[:64])
@@ -109,6 +110,9 @@ class SpectralSearch:
                 own, _ = minimise(few, a, rest, weights, apart=True, iterations=3)
             if self.generators is None and float(errors.exp() @ weights / weights.sum()) > 2 * self.tolerance + FLOOR:
                 break
+            # The candidates led here; the last steps may leave their span, which first order knows only roughly.
+            if len(span) < len(everything):
+                a, _ = minimise(criterion, a, _complement(everything, found), weights, iterations=4)
             found.append(a)
         basis = torch.stack(found) if found else torch.zeros(0, n, n, dtype=torch.float64)
         basis, notes = closed(basis, fixed=self.generators is not None)
