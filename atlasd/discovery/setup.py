@@ -14,7 +14,7 @@ from torch import Tensor
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.verdict import Gates
 from atlasd.errors import InputError
-from atlasd.geometry.actions import Action, GridAction, VectorAction, window_radius
+from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction, window_radius
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.fit import AutoPredictor
 from atlasd.prediction.oracle import oracle_predictor
@@ -54,6 +54,7 @@ def prepare(
     if (y is None) == (function is None):
         raise InputError("`y` or `function` must be given, and not both; pass targets to learn from, or a function.")
     samples = Samples.check(x, y, atlas, minimum=20)
+    action = _action(samples, action)
     train, search, test = split_indices(len(samples), stream(seed, "split"))
     if function is not None:
         fitted = oracle_predictor(function, samples)
@@ -61,7 +62,6 @@ def prepare(
     else:
         recipe = AutoPredictor() if predictor is None else predictor
         fitted = recipe.fit(samples, train, search, seed=seed, progress=progress)
-    action = _action(samples, action)
     radii = samples.atlas.radii
     if not samples.is_field:
         radius = None
@@ -107,7 +107,19 @@ def _action(samples: Samples, action: Action | None) -> Action:
         raise InputError(
             f"`action` must be a {kind} for x of shape {tuple(samples.x.shape)}, got {type(action).__name__}."
         )
+    if isinstance(action, GridAction):
+        if action.dimensions != samples.size:
+            raise InputError(f"`action` must have dimensions={samples.size}, got {action.dimensions}.")
+        _check_rho("rho_in", action.rho_in, samples.size, samples.x.shape[1])
+    if isinstance(action, GridAction | VectorAction) and samples.y is not None and not samples.classes:
+        _check_rho("rho_out", action.rho_out, samples.size, samples.y.shape[1])
     return action
+
+
+def _check_rho(name: str, rho: Representation | None, size: int, channels: int) -> None:
+    """Raises if a representation does not fit the channels that it moves."""
+    if rho is not None and (shape := tuple(rho(torch.eye(size, dtype=torch.float64)).shape)) != (channels, channels):
+        raise InputError(f"`{name}` must give matrices of shape {(channels, channels)}, got {shape}.")
 
 
 def _tested(problem: Problem, fitted: FittedPredictor) -> tuple[Problem, Gates]:

@@ -150,11 +150,25 @@ def test_lower_doors(exact):
         ({}, "`y` or `function` must be given, and not both"),
         ({"y": torch.zeros(40), "function": torch.sum}, "`y` or `function` must be given, and not both"),
         ({"y": torch.zeros(40), "action": ad.GridAction()}, "`action` must be a VectorAction"),
+        ({"y": torch.zeros(40), "action": ad.VectorAction(rho_out=lambda g: g)}, r"`rho_out` must give .* \(1, 1\)"),
     ],
 )
 def test_bad_arguments(exact, options, message):
     with pytest.raises(InputError, match=message):
         ad.discover(exact.normal(40, 2), progress=False, **options)
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (ad.VectorAction(), "`action` must be a GridAction"),
+        (ad.GridAction(dimensions=3), "`action` must have dimensions=2, got 3"),
+        (ad.GridAction(rho_in=lambda g: g), r"`rho_in` must give matrices of shape \(1, 1\), got \(2, 2\)"),
+    ],
+)
+def test_an_action_that_does_not_fit_fields(fields, atlas, action, message):
+    with pytest.raises(InputError, match=message):
+        ad.discover(fields, fields, atlas=atlas, action=action, progress=False)
 
 
 @pytest.mark.parametrize(
