@@ -10,6 +10,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
@@ -90,7 +91,7 @@ def simulate_heat(
     dx: float = 0.1,
     dt: float = 0.01,
     source: bool = True,
-    chunk: int = 64,
+    chunk: int = 16,
 ) -> Tensor:
     """Heat flow with fixed walls and, unless `source` is false, a hot block inside.
 
@@ -115,17 +116,18 @@ def simulate_heat(
         fixed[block] = True
 
     def advance(u: Tensor) -> Tensor:
-        u = torch.where(fixed, WALL, u)
+        # A ring of ghost pixels outside the walls turns the one-sided difference at the edge into the inner one.
+        p = functional.pad(torch.where(fixed, WALL, u)[:, 0], (1, 1, 1, 1))
         for _ in range(steps):
-            # One ghost pixel outside each wall turns the one-sided difference at the edge into the inner one.
-            tall = torch.cat([2 * u[..., :1, :] - u[..., 1:2, :], u, 2 * u[..., -1:, :] - u[..., -2:-1, :]], -2)
-            wide = torch.cat([2 * u[..., :1] - u[..., 1:2], u, 2 * u[..., -1:] - u[..., -2:-1]], -1)
-            flow = tall[..., 4:, 1:-1] + tall[..., :-4, 1:-1] + wide[..., 1:-1, 4:] + wide[..., 1:-1, :-4]
-            inner = (1 - 4 * rate) * u[..., 1:-1, 1:-1] + rate * flow
-            u = torch.nn.functional.pad(inner, (1, 1, 1, 1), value=WALL)
+            p[:, 0], p[:, -1] = 2 * p[:, 1] - p[:, 2], 2 * p[:, -2] - p[:, -3]
+            p[:, :, 0], p[:, :, -1] = 2 * p[:, :, 1] - p[:, :, 2], 2 * p[:, :, -2] - p[:, :, -3]
+            flow = p[:, 4:, 2:-2] + p[:, :-4, 2:-2]
+            flow += p[:, 2:-2, 4:]
+            flow += p[:, 2:-2, :-4]
+            p[:, 2:-2, 2:-2] = (1 - 4 * rate) * p[:, 2:-2, 2:-2] + rate * flow
             if source:
-                u = torch.where(fixed, WALL, u)
-        return u
+                p[:, 1:-1, 1:-1][:, *block] = WALL
+        return p[:, None, 1:-1, 1:-1]
 
     return torch.cat([advance(part) for part in x.split(chunk)])
 
