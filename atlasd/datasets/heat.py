@@ -118,11 +118,12 @@ def simulate_heat(
     def advance(u: Tensor) -> Tensor:
         # A ring of ghost pixels outside the walls turns the one-sided difference at the edge into the inner one.
         p = functional.pad(torch.where(fixed, WALL, u)[:, 0], (1, 1, 1, 1))
-        inner, flow = p[:, 2:-2, 2:-2], None if x.requires_grad else torch.empty_like(p[:, 2:-2, 2:-2])
+        inner = p[:, 2:-2, 2:-2]
+        room = None if x.requires_grad else torch.empty_like(inner)
         for _ in range(steps):
             p[:, 0], p[:, -1] = 2 * p[:, 1] - p[:, 2], 2 * p[:, -2] - p[:, -3]
             p[:, :, 0], p[:, :, -1] = 2 * p[:, :, 1] - p[:, :, 2], 2 * p[:, :, -2] - p[:, :, -3]
-            flow = torch.add(p[:, 4:, 2:-2], p[:, :-4, 2:-2], out=flow)
+            flow = torch.add(p[:, 4:, 2:-2], p[:, :-4, 2:-2], out=room)
             flow += p[:, 2:-2, 4:]
             flow += p[:, 2:-2, :-4]
             inner.mul_(1 - 4 * rate).add_(flow, alpha=rate)
