@@ -23,9 +23,7 @@ class Coverage:
         explained: Share of the variance that the principal directions keep.
     """
 
-    def __init__(
-        self, problem: Problem, x: Tensor, charts: Tensor | None = None, explained: float = 0.999
-    ) -> None:
+    def __init__(self, problem: Problem, x: Tensor, charts: Tensor | None = None, explained: float = 0.999) -> None:
         self.problem, self.charts = problem, charts
         rows = self._rows(x)
         generator = torch.Generator().manual_seed(0)

@@ -69,6 +69,7 @@ def fit_predictor(
         The predictor, callable on `(B, K, *in)`.
 
     Example:
+        >>> import torch
         >>> generator = torch.Generator().manual_seed(0)
         >>> x = torch.randn(400, 2, generator=generator)
         >>> fitted = fit_predictor(x, x.square().sum(-1), predictor=MLPPredictor(hidden=(32, 32)))
