@@ -12,6 +12,7 @@ from torch import Tensor
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
+from atlasd.prediction.patch import PatchPredictor
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
 from atlasd.prediction.samples import Samples, split_indices
 from atlasd.prediction.stencil import StencilPredictor
@@ -21,13 +22,13 @@ from atlasd.runtime.random import stream
 
 @dataclass(frozen=True, kw_only=True)
 class AutoPredictor:
-    """A stencil where a linear map will do, a network where it will not.
+    """A stencil where a linear map will do, a perceptron on patches where it will not.
 
     Arguments:
         enough: Skill at which the closed-form stencil is kept without trying a network.
     """
 
-    enough: float = 0.8
+    enough: float = 0.95
 
     def fit(
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
@@ -42,7 +43,7 @@ class AutoPredictor:
         best = float(linear.chart_skill.quantile(0.75))
         if best >= self.enough or not samples.atlas.radii or float(linear.chart_skill.abs().max()) == 0.0:
             return linear
-        network = ConvPredictor().fit(samples, train, held_out, seed=seed, progress=progress)
+        network = PatchPredictor().fit(samples, train, held_out, seed=seed, progress=progress)
         return network if network.skill > linear.skill else linear
 
 

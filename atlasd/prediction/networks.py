@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ChartConv", "VectorMLP"]
+__all__ = ["ChartConv", "VectorMLP", "gate", "uniform"]
 
 import math
 from collections.abc import Sequence
@@ -88,6 +88,9 @@ class ChartConv(nn.Module):
 class VectorMLP(nn.Module):
     """A perceptron on all tokens at once, in one common unit for all components.
 
+    Half of each hidden layer gates the other half: products of inputs, of which most invariants are made, are then
+    one layer away, and no metric is assumed.
+
     Arguments:
         inputs: Number of input numbers (tokens times components).
         outputs: Number of outputs.
@@ -101,8 +104,9 @@ class VectorMLP(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, *, hidden: Sequence[int], generator: torch.Generator) -> None:
         super().__init__()
-        widths = [inputs, *hidden, outputs]
-        self.layers = nn.ModuleList(skip_init(nn.Linear, a, b) for a, b in pairwise(widths))
+        widths = [inputs, *hidden]
+        layers = [skip_init(nn.Linear, a, 2 * b) for a, b in pairwise(widths)]
+        self.layers = nn.ModuleList([*layers, skip_init(nn.Linear, widths[-1], outputs)])
         self.register_buffer("unit", torch.ones(()))
         self.register_buffer("out_shift", torch.zeros(outputs))
         self.register_buffer("out_scale", torch.ones(outputs))
@@ -114,8 +118,19 @@ class VectorMLP(nn.Module):
         for i, layer in enumerate(self.layers):
             z = layer(z)
             if i < len(self.layers) - 1:
-                z = functional.silu(z)
+                z = gate(z)
         return z * self.out_scale + self.out_shift
+
+
+def gate(z: Tensor) -> Tensor:
+    """One half of the last axis times tanh of the other: smooth, and nearly a product where it is small."""
+    a, b = z.chunk(2, dim=-1)
+    return a * torch.tanh(b)
+
+
+def uniform(shape: tuple[int, ...], fan: int, generator: torch.Generator) -> Tensor:
+    """Weights of variance 1 / fan."""
+    return (torch.rand(shape, generator=generator) * 2 - 1) * math.sqrt(3.0 / fan)
 
 
 def _initialise(layers: nn.ModuleList, generator: torch.Generator) -> None:

@@ -122,7 +122,7 @@ class MLPPredictor:
         schedule: How to train.
     """
 
-    hidden: tuple[int, ...] = (64, 64, 64)
+    hidden: tuple[int, ...] = (48, 48, 48)
     schedule: Schedule = Schedule(epochs=150, batch=256, learning_rate=1e-2, patience=30, steps=1000, polish=600)
 
     def fit(

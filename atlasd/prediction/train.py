@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Schedule", "fit_network"]
+__all__ = ["Schedule", "fit_network", "polish"]
 
 import math
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from atlasd.runtime.random import stream
 
 _POLISHED = 16_384
 """The most samples that are polished on: each iteration reads all of them."""
-_EXACT = 1e-7
+_EXACT = 1e-6
 """Held-out loss in units of the targets' variance below which no more is to be gained in float32."""
 
 
@@ -167,7 +167,7 @@ def fit_network(
             for x, y in batches:
                 yield (loss(network(x), y) / unit).mean() * (len(x) / len(few))
 
-        for row in _polish(network, losses, held_out_loss, schedule.polish, best_loss, progress):
+        for row in polish(network, losses, held_out_loss, schedule.polish, best_loss, progress):
             curves["train"].append(row[0])
             curves["held_out"].append(row[1])
     for parameter in network.parameters():
@@ -175,7 +175,7 @@ def fit_network(
     return {k: tuple(v) for k, v in curves.items()}
 
 
-def _polish(
+def polish(
     network: nn.Module,
     losses: Callable[[], Iterator[Tensor]],
     held_out_loss: Callable[[], float],

@@ -19,7 +19,7 @@ def test_a_linear_map_gets_a_stencil(rough, two_charts, stencil_map):
 def test_a_map_that_is_not_linear_gets_a_network(rough, two_charts):
     y = rough.roll(1, -1) * rough.roll(1, -2)
     fitted = fit_predictor(rough.repeat(4, 1, 1, 1), y.repeat(4, 1, 1, 1), atlas=two_charts)
-    assert "CNN" in fitted.kind
+    assert "perceptron" in fitted.kind and fitted.skill > 0.9
 
 
 def test_vectors_get_a_perceptron():

@@ -15,7 +15,7 @@ from atlasd.runtime.random import stream
 
 QUICK = Schedule(epochs=40, batch=8, learning_rate=2e-2, patience=40)
 CONV = ConvPredictor(hidden=6, depth=2, schedule=QUICK)
-MLP = MLPPredictor(hidden=(24, 24), schedule=Schedule(epochs=40, batch=32, learning_rate=1e-2, patience=40))
+MLP = MLPPredictor(hidden=(24, 24), schedule=Schedule(epochs=40, batch=32, learning_rate=1e-2, patience=40, polish=50))
 
 
 @pytest.fixture(scope="module")
