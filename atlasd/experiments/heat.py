@@ -58,7 +58,7 @@ class HeatConfig(Config):
     preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on two cores, or the paper's own settings")
     atlas: Literal["nineteen", "three", "sheared"] = option("nineteen", "charts; in sheared, one of three is sheared")
     initial: Literal["separable", "isotropic"] = option("separable", "initial fields: the paper's, or plane waves")
-    samples: int = option(400, "simulated fields", least=8)
+    samples: int = option(1000, "simulated fields", least=8)
     steps: int = option(50, "steps of the simulator", least=1)
     search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
     predictor: Literal["stencil", "conv"] = option("stencil", "what is fitted to each chart")

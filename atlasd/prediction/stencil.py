@@ -34,9 +34,9 @@ class StencilPredictor:
         batch: Samples read together.
     """
 
-    width: int = 9
+    width: int = 13
     ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-    slack: float = 0.005
+    slack: float = 0.002
     batch: int = 64
 
     def __post_init__(self) -> None:
@@ -54,8 +54,8 @@ class StencilPredictor:
         started = time.perf_counter()
         width = self._fitting_width(samples)
         moments = _Moments(width, samples.size)
-        for index in progress.track(train.split(self.batch), "fit stencils"):
-            moments.add(samples.inputs(index), samples.targets(index))
+        for part, index in enumerate(progress.track(train.split(self.batch), "fit stencils")):
+            moments.add(samples.inputs(index), samples.targets(index), part if len(train) >= 200 else None)
         parameters = moments.features
         if len(train) * moments.pixels < 4 * parameters:
             raise InputError(
@@ -166,14 +166,21 @@ class _Moments:
         explained = (right * torch.linalg.solve(gram + ridge, right)).sum(1)
         return ((self.square - explained) / self.rows).mean(-1).clamp_min(0.0)
 
-    def add(self, x: Tensor, y: Tensor) -> None:
+    def add(self, x: Tensor, y: Tensor, part: int | None = None) -> None:
+        """Adds samples; with `part`, only every second pixel along each axis, another set for every part.
+
+        Neighbouring pixels say nearly the same: a quarter of them costs a quarter of the time.
+        """
         self.shape, self.channels = tuple(y.shape[3:]), x.shape[2]
         need = tuple(s + self.width - 1 for s in self.shape)
         if any(have < want for have, want in zip(x.shape[3:], need, strict=True)):
             x = _extend(x, self.width // 2)
         x = centre_crop(x, need)
         for axis in range(self.dimensions):
-            x = x.unfold(3 + axis, self.width, 1)  # (B, K, C, *shape, *width)
+            first, stride = (0, 1) if part is None else ((part >> axis) % 2, 2)
+            x = x.narrow(3 + axis, first, x.shape[3 + axis] - first).unfold(3 + axis, self.width, stride)
+            keep = torch.arange(first, y.shape[3 + axis], stride)
+            y = y.index_select(3 + axis, keep)  # x is now (B, K, C, *shape, *width)
         d = self.dimensions
         columns = x.movedim(tuple(range(3, 3 + d)), tuple(range(-d, 0))).flatten(2, 2 + d).flatten(3)  # (B, K, F, Q)
         columns = torch.cat([columns, torch.ones_like(columns[:, :, :1])], dim=2)
