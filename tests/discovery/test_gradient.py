@@ -33,11 +33,11 @@ def degrees(basis: Tensor, truth: LieAlgebra) -> float:
 @pytest.mark.parametrize("loss", ["mae", "mse"])
 def test_rotation_of_an_oracle(loss):
     problem = vectors(radius, 2)
-    found = GradientSearch(steps=150, learning_rate=2e-2, loss=loss).find(problem, seed=0, progress=Silent())
+    found = GradientSearch(steps=100, learning_rate=3e-2, loss=loss).find(problem, seed=0, progress=Silent())
     assert found.basis.shape == (1, 2, 2)
     assert found.basis.dtype == torch.float64
     assert degrees(found.basis, so(2)) < 1.0
-    assert len(found.curves["error"]) == 150
+    assert len(found.curves["error"]) == 100
     assert found.curves["error"][-1] < 0.05
 
 
@@ -47,32 +47,38 @@ def test_same_seed_same_answer():
     assert torch.equal(first, second)
 
 
-@pytest.mark.parametrize("similarity", ["standard", "cosine"])
-def test_three_generators_of_so3(similarity):
-    search = GradientSearch(generators=3, steps=250, learning_rate=2e-2, similarity=similarity)
+def test_three_generators_of_so3():
+    search = GradientSearch(generators=3, steps=150, similarity="cosine")
     found = search.find(vectors(radius, 3), seed=1, progress=Silent())
     assert len(found.basis) == 3
-    assert degrees(found.basis, so(3)) < 5.0
+    assert degrees(found.basis, so(3)) < 2.0
+
+
+def test_standard_similarity_stays_in_so3():
+    # The paper's regularisation repeats generators more often; what it keeps must still be rotations.
+    found = GradientSearch(generators=3, steps=150).find(vectors(radius, 3), seed=1, progress=Silent())
+    assert len(found.basis) >= 2
+    assert degrees(found.basis, so(3)) < 2.0
 
 
 def test_generators_without_a_symmetry_collapse():
     def rough(x: Tensor) -> Tensor:
         return torch.sin(3 * x[..., 0]) + torch.sin(2 * x[..., 1] + 1) + x[..., 0] * x[..., 1]
 
-    found = GradientSearch(steps=150, learning_rate=2e-2).find(vectors(rough, 2), seed=0, progress=Silent())
+    found = GradientSearch(steps=100, learning_rate=3e-2).find(vectors(rough, 2), seed=0, progress=Silent())
     assert len(found.basis) == 0
     assert "collapsed" in found.notes[0]
 
 
 def test_a_copy_is_left_out():
-    search = GradientSearch(generators=2, weight=0.0, steps=150, learning_rate=2e-2)
+    search = GradientSearch(generators=2, weight=0.0, steps=100, learning_rate=3e-2)
     found = search.find(vectors(radius, 2), seed=0, progress=Silent())
     assert len(found.basis) == 1
     assert "repeated" in " ".join(found.notes)
 
 
 def test_auto_counts_the_generators():
-    search = GradientSearch(generators="auto", steps=120, learning_rate=3e-2, starts=2)
+    search = GradientSearch(generators="auto", steps=80, starts=2)
     found = search.find(vectors(radius, 2), seed=0, progress=Silent())
     assert len(found.basis) == 1
     assert degrees(found.basis, so(2)) < 2.0
@@ -89,7 +95,7 @@ def test_charts_of_a_field_give_the_rotation():
 
     index = torch.arange(24)
     problem = Problem(blur, GridAction(), 2, lambda i: x[i], index, index, 2, radius=3.0, reach=2.0)
-    found = GradientSearch(steps=80, batch=8, learning_rate=3e-2).find(problem, seed=0, progress=Silent())
+    found = GradientSearch(steps=60, batch=6, learning_rate=3e-2).find(problem, seed=0, progress=Silent())
     assert degrees(found.basis, so(2)) < 8.0
 
 
