@@ -47,7 +47,7 @@ class Gates:
         if self.testable < 1e-6:
             return (
                 "not testable",
-                "outputs do not depend on more than the same pixel, so every motion commutes",
+                "outputs are constant, or depend on the same pixel only, so every motion commutes",
             )
         if self.skill < MINIMUM_SKILL:
             return "cannot tell", f"the predictor has no skill ({self.skill:.2f}; {MINIMUM_SKILL} is needed)"

@@ -8,6 +8,8 @@ from atlasd.discovery.discover import discover_connected
 from atlasd.errors import InputError
 
 SHEARED = ((1.0, 0.5), (0.0, 1.0))
+QUICK = ad.SpectralSearch(samples=16)
+SMALL = ad.MLPPredictor(hidden=(32, 32))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def test_heat_flow_has_o2(fields, atlas, exact):
 
 
 def test_generic_stencil_has_nothing(fields, atlas, exact):
-    found = discover_connected(fields, exact.generic(fields), atlas=atlas)
+    found = discover_connected(fields, exact.generic(fields), atlas=atlas, search=QUICK)
     assert not found.verdict.symmetric and found.group.dimension == 0
     assert "symmetry" not in {d.decision for d in found.verdict.directions}
     assert found.verdict.reason.startswith(("No symmetry", "Cannot tell"))
@@ -77,11 +79,48 @@ def test_constant_of_vectors_is_never_a_symmetry(exact):
 def test_a_sheared_chart_stands_apart(waves, exact):
     x = waves(120, (41, 60), length=7.0)
     bent = ad.Atlas.at([(20, 12), (20, 30), (20, 47)], in_radius=12, out_radius=9, distortions={1: SHEARED})
-    found = discover_connected(x, heat(x), atlas=bent)
+    found = discover_connected(x, heat(x), atlas=bent, search=QUICK)
     assert [chart.outlier for chart in found.charts] == [False, True, False]
     assert exact.degrees(found.algebra, ad.known.so(2)) < 2.0
     assert found.charts[1].reason and found.charts[1].error > 5 * found.charts[0].error
     assert "charts that stand apart: 1 of 3" in str(found)
+
+
+@pytest.mark.slow
+def test_a_ball_in_space_has_so3(waves, exact):
+    x = waves(40, (15, 15, 15), length=6.0)
+    p = torch.arange(-1.0, 2.0)
+    kernel = torch.exp(-(p[:, None, None] ** 2 + p[None, :, None] ** 2 + p[None, None, :] ** 2))
+    wide = torch.nn.functional.pad(x, (1,) * 6, mode="replicate")
+    y = torch.nn.functional.conv3d(wide, (kernel / kernel.sum())[None, None]) - 0.5 * x
+    atlas = ad.Atlas.at([(7, 7, 7)], in_radius=7, out_radius=5)
+    found = discover_connected(x, y, atlas=atlas, predictor=ad.StencilPredictor(width=3), search=QUICK)
+    assert found.group.name == "SO(3)" and exact.degrees(found.algebra, ad.known.so(3)) < 2.0
+
+
+# Since 5e3c82a: 1c1673a gave O(2) for values in 6 of 6 runs (1200 and 1500 samples, seeds 0 to 2), 5e3c82a in none;
+# putting SiLU back in place of the gate, and nothing else, gives O(2) again.
+@pytest.mark.xfail(strict=True, reason="gated perceptrons lose the rotation of |x|, and a dihedral group is claimed")
+@pytest.mark.parametrize("kind", ["values", "classes"])
+def test_learned_from_vectors(exact, kind):
+    x = exact.normal(1500, 2)
+    y = x.norm(dim=-1) if kind == "values" else (x.norm(dim=-1) > 1.1).long()
+    found = ad.discover(x, y, progress=False)
+    assert found.group.name == "O(2)" and exact.degrees(found.algebra, ad.known.so(2)) < 3.0
+    assert found.predictor.skill > 0.8 and found.verdict.symmetric
+
+
+@pytest.mark.parametrize("kind", ["values", "classes"])
+def test_shuffled_targets_of_vectors_allow_no_claim(exact, kind):
+    x, other = exact.normal(600, 2), exact.normal(600, 2, seed=1)
+    y = other.norm(dim=-1) if kind == "values" else (other.norm(dim=-1) > 1.1).long()
+    found = ad.discover(x, y, predictor=SMALL, progress=False)
+    assert found.group.name == "trivial" and not found.verdict.symmetric and "no skill" in found.verdict.reason
+
+
+def test_one_class_is_not_testable(exact):
+    found = ad.discover(exact.normal(300, 2), torch.zeros(300).long(), predictor=SMALL, progress=False)
+    assert not found.verdict.symmetric and found.verdict.reason.startswith("Not testable: outputs are saturated")
 
 
 @pytest.mark.parametrize(
