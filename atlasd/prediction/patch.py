@@ -28,9 +28,11 @@ _CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
 
 @dataclass(frozen=True, kw_only=True)
 class PatchPredictor:
-    """A linear stencil, powers of the pixel itself, and a perceptron for the rest; weights shared by all pixels.
+    """A stencil of first and second order, a cube of the pixel, and a perceptron for the rest, for all pixels alike.
 
-    It is a convolution followed by layers that look at one pixel. That is why it can be fitted to a few thousand
+    Second order is solved in closed form with the first: squared gradients and curvatures are of that kind, and a
+    polynomial goes on outside the data where a perceptron saturates. The whole is a convolution
+    followed by layers that look at one pixel. That is why it can be fitted to a few thousand
     pixels drawn at random in place of whole patches, in seconds.
 
     Arguments:
@@ -73,8 +75,8 @@ class PatchPredictor:
         x, y = _draw(samples, train, width, self.pixels, generator)
         shape = tuple(samples.targets(train[:1]).shape[3:])
         network = _Patch(x, y, width, shape, self.components, self.hidden, stream(seed, "fit", "weights"))
-        curve = network.fit_base(x, y)
-        if curve > 1e-5:
+        # What is left after that is rounding where the map is of second order.
+        if network.fit_base(x, y) > 1e-5:
             held = _draw(samples, held_out, width, max(self.pixels // 3, 500), generator)
             self._train(network, x, y, *held, generator, progress)
         network.requires_grad_(False)
@@ -157,7 +159,7 @@ def _draw(
 
 
 class _Patch(nn.Module):
-    """Base, linear in principal components and in powers of the pixel, plus a perceptron, for every chart."""
+    """First and second order in principal components of the neighbourhood, plus a perceptron, for every chart."""
 
     def __init__(
         self,
@@ -177,14 +179,15 @@ class _Patch(nn.Module):
         self.mean = x.double().mean(1)  # (K, F)
         centred = x.double() - self.mean[:, None]
         values, vectors = torch.linalg.eigh(centred.mT @ centred / x.shape[1])
-        rank = min(components * self.channels, int((values > 1e-7 * values[:, -1:]).sum(-1).min()))
+        rank = min(components * self.channels, int((values > 1e-8 * values[:, -1:]).sum(-1).min()))
         # Weak components carry the higher derivatives: all are brought to one size.
         self.frame = (vectors[..., -rank:] / values[:, None, -rank:].sqrt()).flip(-1)  # (K, F, R)
         self.middle = width**dimensions // 2 + width**dimensions * torch.arange(self.channels)
         self.unit = centred[:, :, self.middle].square().mean(1).sqrt().clamp_min(1e-30)  # (K, C)
         self.scale = y.double().std(1).clamp_min(1e-30).float()  # (K, C')
-        inputs, outputs = rank + 2 * self.channels + 1, y.shape[-1]
-        self.base = nn.Parameter(uniform((charts, inputs, outputs), inputs, generator))
+        outputs = y.shape[-1]
+        self.linear = nn.Parameter(uniform((charts, rank + self.channels + 1, outputs), rank, generator))
+        self.quadratic = nn.Parameter(uniform((charts, rank, outputs * rank), rank * rank, generator))
         widths = [rank, *hidden]
         self.layers = nn.ParameterList()
         for a, b in pairwise(widths):
@@ -193,39 +196,44 @@ class _Patch(nn.Module):
         self.layers.append(nn.Parameter(uniform((charts, widths[-1], outputs), widths[-1], generator)))
 
     def fit_base(self, x: Tensor, y: Tensor) -> float:
-        """Least squares for the base; the perceptron starts from nothing. Returns the share of variance left."""
-        _, features = self._features(x)
-        wide = features.double()
-        gram = wide.mT @ wide
-        gram = gram + 1e-9 * x.shape[1] * torch.eye(gram.shape[-1], dtype=torch.float64)
-        solved = torch.linalg.solve(gram, wide.mT @ (y.double() / self.scale[:, None].double()))
-        rest = y.double() / self.scale[:, None].double() - wide @ solved
+        """Least squares for both orders; the perceptron starts from nothing. Returns the share of variance left."""
+        z, features = self._features(x.double())
+        rank = z.shape[-1]
+        i, j = torch.triu_indices(rank, rank)
+        wide = torch.cat([features, z[..., i] * z[..., j]], dim=-1)
+        target = y.double() / self.scale[:, None].double()
+        gram = wide.mT @ wide + 1e-7 * x.shape[1] * torch.eye(wide.shape[-1], dtype=torch.float64)
+        solved = torch.linalg.solve(gram, wide.mT @ target)
+        form = z.new_zeros(len(x), y.shape[-1], rank, rank)
+        form[..., i, j] = solved[:, features.shape[-1] :].mT
         with torch.no_grad():
-            self.base.copy_(solved)
+            self.linear.copy_(solved[:, : features.shape[-1]])
+            self.quadratic.copy_(form.movedim(1, 2).flatten(2))
             self.layers[-1].mul_(0.0)
-        return float(rest.square().mean())
+        return float((target - wide @ solved).square().mean())
 
     def _features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Principal components `(K, M, R)` of neighbourhoods, and what the base is linear in."""
-        frame, mean = self.frame.to(x.dtype), self.mean.to(x.dtype)
-        components = (x - mean[:, None]) @ frame
-        return components, self._with_powers(components, x[..., self.middle])
+        """Principal components `(K, M, R)` of neighbourhoods, and what the outputs are linear in."""
+        z = (x - self.mean[:, None].to(x.dtype)) @ self.frame.to(x.dtype)
+        return z, self._with_cube(z, x[..., self.middle])
 
-    def _with_powers(self, components: Tensor, pixel: Tensor) -> Tensor:
+    def _with_cube(self, z: Tensor, pixel: Tensor) -> Tensor:
         middle, unit = self.mean[:, self.middle].to(pixel.dtype), self.unit.to(pixel.dtype)
         u = (pixel - middle[:, None]) / unit[:, None]
-        return torch.cat([components, u * u, u * u * u, torch.ones_like(u[..., :1])], dim=-1)
+        return torch.cat([z, u * u * u, torch.ones_like(u[..., :1])], dim=-1)
 
     def on_rows(self, x: Tensor) -> Tensor:
         """Neighbourhoods `(K, M, F)` to outputs `(K, M, C')`."""
         return self._outputs(*self._features(x))
 
     def _outputs(self, components: Tensor, features: Tensor) -> Tensor:
+        kind, outputs = components.dtype, self.scale.shape[-1]
+        second = (components @ self.quadratic.to(kind)).unflatten(-1, (outputs, -1)) * components.unsqueeze(-2)
         z = components
         for weight, bias in zip(self.layers[:-1:2], self.layers[1::2], strict=True):
-            z = gate(z @ weight.to(z.dtype) + bias.to(z.dtype))
-        y = z @ self.layers[-1].to(z.dtype) + features @ self.base.to(z.dtype)
-        return y * self.scale[:, None].to(z.dtype)
+            z = gate(z @ weight.to(kind) + bias.to(kind))
+        y = z @ self.layers[-1].to(kind) + features @ self.linear.to(kind) + second.sum(-1)
+        return y * self.scale[:, None].to(kind)
 
     def forward(self, x: Tensor) -> Tensor:
         """Patches `(B, K, C, *in)` to outputs `(B, K, C', *out)`, without padding."""
@@ -238,5 +246,5 @@ class _Patch(nn.Module):
         responses = _CONVOLUTION[d](x.flatten(1, 2), kernel, -offset, groups=charts)
         components = responses.unflatten(1, (charts, rank)).movedim((1, 2), (0, -1)).flatten(1, -2)  # (K, Q, R)
         pixel = centre_crop(x, self.shape).movedim((1, 2), (0, -1)).flatten(1, -2)
-        y = self._outputs(components, self._with_powers(components, pixel))
+        y = self._outputs(components, self._with_cube(components, pixel))
         return y.unflatten(1, (b, *self.shape)).movedim((0, -1), (1, 2))
