@@ -25,9 +25,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    config = HeatConfig(
-        atlas=options.atlas, initial=options.initial, search=options.search, samples=options.samples
-    )
+    config = HeatConfig(atlas=options.atlas, initial=options.initial, search=options.search, samples=options.samples)
     rows = []
     for seed in range(options.seeds):
         started = time.perf_counter()
@@ -47,7 +45,8 @@ def main() -> None:
     if options.json:
         print(json.dumps({"rows": rows, "worst_deg": worst, "named": right}))
     else:
-        print(f"{options.atlas} {options.initial} {options.search}: worst {worst:.3f} degrees, O(2) in {right} of {len(rows)}")
+        settings = f"{options.atlas} {options.initial} {options.search}"
+        print(f"{settings}: worst {worst:.3f} degrees, O(2) in {right} of {len(rows)}")
 
 
 if __name__ == "__main__":
