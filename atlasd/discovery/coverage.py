@@ -59,6 +59,11 @@ class Coverage:
         rest = (total - inside.square().sum(-1)).clamp_min(0.0) / total.mean().clamp_min(1e-300)
         return rest, (inside / self.spread).square().mean(-1)
 
+    def best(self, moved: Tensor, count: int) -> Tensor:
+        """Numbers of the `count` samples of moved inputs `(B, K, *in)` that are explained best."""
+        rest, _ = self._measure(self._rows(moved))
+        return rest.reshape(len(moved), -1).mean(1).argsort()[:count]
+
     def __call__(self, moved: Tensor) -> float:
         """Coverage of moved inputs `(B, K, *in)`, from 0 to 1."""
         rest, radius = self._measure(self._rows(moved))
@@ -82,6 +87,11 @@ class Neighbours:
         self.rows = rows / self.scale
         apart = torch.cdist(self.rows, self.rows).fill_diagonal_(float("inf"))
         self.limit = apart.amin(1).quantile(share)
+
+    def best(self, moved: Tensor, count: int) -> Tensor:
+        """Numbers of the `count` samples of moved inputs `(B, K, *in)` that are explained best."""
+        rest, _ = self._measure(self._rows(moved))
+        return rest.reshape(len(moved), -1).mean(1).argsort()[:count]
 
     def __call__(self, moved: Tensor) -> Tensor:
         """Whether each of `(B, *in)` is near, with shape `(B,)`."""

@@ -299,8 +299,7 @@ def _discrete_part(
     rejected = [d for d, k in zip(directions, keep.tolist(), strict=True) if not k]
 
     def accept(elements: Tensor) -> Tensor:
-        # A product of two approximate symmetries misses by up to twice as much as each.
-        return torch.tensor([d.upper <= 2 * limit for d in judge(elements, 1)], dtype=torch.bool)
+        return torch.tensor([d.decision == "symmetry" for d in judge(elements, len(elements))], dtype=torch.bool)
 
     group = Group.close(algebra, matrices[keep], accept=accept)
     return group, judge(group.cosets, group.order), rejected

@@ -83,8 +83,7 @@ class SpectralSearch:
         blurred = len(near) == 0 or (problem.charts > 1 and float(values[0]) > 0.1)
         everything = _orthonormal(directions).reshape(-1, n, n)
         span = everything if blurred else _orthonormal(near).reshape(-1, n, n)
-        index = problem.search[: self.samples]
-        x = problem.patches(index)
+        x = problem.patches(problem.search[: self.samples])
         known = problem.patches(problem.search[:64])
         cover = Coverage(problem, known)
         criterion = FiniteCriterion(problem, x, self.sizes, cover)
@@ -110,6 +109,10 @@ class SpectralSearch:
                 own, _ = minimise(few, a, rest, weights, apart=True, iterations=3)
             if self.generators is None and float(errors.exp() @ weights / weights.sum()) > 2 * self.tolerance + FLOOR:
                 break
+            if not found:
+                x = self._covered(problem, cover, a)
+                criterion = FiniteCriterion(problem, x, self.sizes, cover)
+                a, _ = minimise(criterion, a, rest, weights, iterations=4)
             # The candidates led here; the last steps may leave their span, which first order knows only roughly.
             if len(span) < len(everything):
                 a, _ = minimise(criterion, a, _complement(everything, found), weights, iterations=4)
@@ -126,6 +129,13 @@ class SpectralSearch:
             weights=weights,
             not_testable=len(blind),
         )
+
+    def _covered(self, problem: Problem, cover: Coverage, a: Tensor) -> Tensor:
+        """Of three times as many samples, those that the largest turn along `a` leaves where the predictor was."""
+        pool = problem.patches(problem.search[: 3 * self.samples])
+        with torch.no_grad():
+            moved = problem.action.on_input(torch.matrix_exp(max(self.sizes) * a), pool)
+        return pool[cover.best(moved, self.samples)]
 
     def _start(
         self, criterion: FiniteCriterion, span: Tensor, weights: Tensor, generator: torch.Generator, hints: Tensor

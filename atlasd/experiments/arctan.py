@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 import torch
 
 from atlasd.datasets.toys import toy
+from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.result import Discovery
+from atlasd.discovery.spectral import SpectralSearch
 from atlasd.experiments.config import option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
@@ -31,7 +33,19 @@ class ArctanConfig(FunctionConfig):
         "paper": {"cosets": "gradient", "starts": 256, "top": 24},
     }
 
+    samples: int = option(4000, "random inputs", least=8)
     top: int = option(24, "most components that are kept", least=1)
+    coset_tolerance: float | None = option(0.15, "largest error of a coset, 1 being chance", least=0, most=1)
+
+    def make_search(self) -> SpectralSearch | GradientSearch:
+        """None for generators: as in the paper, the discrete part is asked for.
+
+        Scaling is another approximate symmetry of this function, with an error near the usual tolerance; whether it
+        counts would decide between C2 and R+ with two components.
+        """
+        if self.search == "spectral":
+            return SpectralSearch(tolerance=self.tolerance, generators=0)
+        return super().make_search()
 
 
 CONFIG = ArctanConfig

@@ -53,6 +53,7 @@ class FunctionConfig(Config):
     top: int = option(64, "most components that are kept", least=1)
     normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
     tolerance: float = option(0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
+    coset_tolerance: float | None = option(None, "the same for cosets, if it is to differ", least=0, most=1)
 
     def make_search(self) -> SpectralSearch | GradientSearch:
         """The search for generators that is asked for."""
@@ -106,6 +107,7 @@ def discover_toy(chosen: Toy, config: FunctionConfig, seed: int, progress: Progr
             starts=config.starts,
             top=config.top,
             normalize=config.normalize,
+            tolerance=config.coset_tolerance,
         ),
     )
     if config.predictor == "oracle":

@@ -55,11 +55,11 @@ QUICK = ("so2", "o2", "blur", "so2_broken", "threefold", "constant_field")
 
 _SAMPLES: dict[tuple[str, str], int] = {
     ("vector", "oracle"): 4000,
-    ("vector", "fitted"): 8000,
+    ("vector", "fitted"): 10_000,
     ("field", "oracle"): 300,
     ("field", "fitted"): 500,
 }
-_FEWER = {"upright_digits": 2000, "so3_untrained": 1000, "heat_untrained": 100}
+_FEWER = {"upright_digits": 1000, "so3_untrained": 1000, "heat_untrained": 100}
 # A step this small leaves every weight where it was drawn.
 _NO_TRAINING = Schedule(epochs=1, learning_rate=1e-12)
 _UNTRAINED: dict[str, tuple[str, PredictorSpec]] = {

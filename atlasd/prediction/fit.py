@@ -26,16 +26,24 @@ class AutoPredictor:
 
     Arguments:
         enough: Skill at which the closed-form stencil is kept without trying a network.
+        exact: Skill at which no other perceptron is tried.
     """
 
     enough: float = 0.95
+    exact: float = 0.999
 
     def fit(
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
         """Fits the cheapest kind that has skill."""
         if not samples.is_field:
-            return MLPPredictor().fit(samples, train, held_out, seed=seed, progress=progress)
+            plain = MLPPredictor().fit(samples, train, held_out, seed=seed, progress=progress)
+            if samples.classes or plain.skill >= self.exact or plain.skill < 0.5:
+                return plain
+            # Held-out data say whether layers that multiply fit better.
+            gated = MLPPredictor(hidden=(48, 48, 48), gated=True)
+            other = gated.fit(samples, train, held_out, seed=seed, progress=progress)
+            return other if other.skill > plain.skill else plain
         if samples.classes:
             return ConvPredictor().fit(samples, train, held_out, seed=seed, progress=progress)
         linear = StencilPredictor().fit(samples, train, held_out, seed=seed, progress=progress)

@@ -88,13 +88,14 @@ class ChartConv(nn.Module):
 class VectorMLP(nn.Module):
     """A perceptron on all tokens at once, in one common unit for all components.
 
-    Half of each hidden layer gates the other half: products of inputs, of which most invariants are made, are then
-    one layer away, and no metric is assumed.
+    With `gated`, half of each hidden layer gates the other half: products of inputs, of which most invariants are
+    made, are then one layer away, and no metric is assumed. Otherwise SiLU, better where outputs have a kink.
 
     Arguments:
         inputs: Number of input numbers (tokens times components).
         outputs: Number of outputs.
         hidden: Widths of the hidden layers.
+        gated: Whether layers multiply.
         generator: Source of the initial weights.
     """
 
@@ -102,10 +103,13 @@ class VectorMLP(nn.Module):
     out_shift: Tensor
     out_scale: Tensor
 
-    def __init__(self, inputs: int, outputs: int, *, hidden: Sequence[int], generator: torch.Generator) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, *, hidden: Sequence[int], gated: bool = False, generator: torch.Generator
+    ) -> None:
         super().__init__()
+        self.gated = gated
         widths = [inputs, *hidden]
-        layers = [skip_init(nn.Linear, a, 2 * b) for a, b in pairwise(widths)]
+        layers = [skip_init(nn.Linear, a, 2 * b if gated else b) for a, b in pairwise(widths)]
         self.layers = nn.ModuleList([*layers, skip_init(nn.Linear, widths[-1], outputs)])
         self.register_buffer("unit", torch.ones(()))
         self.register_buffer("out_shift", torch.zeros(outputs))
@@ -118,7 +122,7 @@ class VectorMLP(nn.Module):
         for i, layer in enumerate(self.layers):
             z = layer(z)
             if i < len(self.layers) - 1:
-                z = gate(z)
+                z = gate(z) if self.gated else functional.silu(z)
         return z * self.out_scale + self.out_shift
 
 

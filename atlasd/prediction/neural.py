@@ -119,10 +119,12 @@ class MLPPredictor:
 
     Arguments:
         hidden: Widths of the hidden layers.
+        gated: Layers that multiply, for polynomials; `False` is SiLU, which bears kinks and logarithms.
         schedule: How to train.
     """
 
-    hidden: tuple[int, ...] = (48, 48, 48)
+    hidden: tuple[int, ...] = (64, 64, 64)
+    gated: bool = False
     schedule: Schedule = Schedule(epochs=150, batch=256, learning_rate=1e-2, patience=30, steps=1000, polish=600)
 
     def fit(
@@ -138,7 +140,7 @@ class MLPPredictor:
         outputs = samples.classes or samples.y.shape[-1]
 
         def make(generator: torch.Generator) -> nn.Module:
-            return VectorMLP(inputs, outputs, hidden=self.hidden, generator=generator)
+            return VectorMLP(inputs, outputs, hidden=self.hidden, gated=self.gated, generator=generator)
 
         return fit_module(
             make, samples, train, held_out, self.schedule,
