@@ -72,7 +72,8 @@ def prepare(
         reach = fitted.reach if function is None else float(radii[0] - radii[1]) / 2**0.5
         radius = max(window_radius(*radii, reach), 1.0)
     skill = fitted.chart_skill.clamp(0.0, SKILL_LIMIT)
-    weights = skill / (1 - skill)
+    # Signal to noise of the predictor, squared as for any average of unequal measurements.
+    weights = (skill / (1 - skill)).square()
     weights = weights / weights.mean() if float(weights.sum()) > 0 else torch.ones_like(weights)
     problem = Problem(
         outputs=compared(fitted.function, fitted.classes),
