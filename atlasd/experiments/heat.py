@@ -42,6 +42,7 @@ class HeatConfig(Config):
             "predictor": "conv",
             "epochs": 10,
             "robust": False,
+            "spread": 1.0,
             "learning_rate": 1e-3,
             "cosets": "gradient",
             "starts": 16,
@@ -67,10 +68,11 @@ class HeatConfig(Config):
     growth: float = option(0.1, "growth factor of the gradient search", least=0)
     growth_limit: float | None = option(1.0, "growth limit of the gradient search", least=0)
     weight: float = option(0.05, "weight of the similarity term", least=0)
-    batches: int = option(400, "batches of the gradient search, unless epochs is given", least=1)
+    batches: int = option(300, "batches of the gradient search, unless epochs is given", least=1)
     epochs: int | None = option(None, "passes of the gradient search over the data", least=1)
     batch: int = option(16, "batch of the gradient search", least=1)
-    learning_rate: float = option(1e-2, "learning rate of the gradient search", least=1e-12)
+    learning_rate: float = option(3e-2, "learning rate of the gradient search", least=1e-12)
+    spread: float = option(1.5, "spread of the coefficients eta in the gradient search; 1 in the paper", least=1e-6)
     robust: bool = option(True, "weigh charts by their signal to noise in the gradient search")
     cosets: Literal["normalizer", "gradient"] = option("normalizer", "search for cosets")
     starts: int = option(64, "random starts of the coset search", least=1)
@@ -118,6 +120,7 @@ def _search(config: HeatConfig) -> SpectralSearch | GradientSearch:
         epochs=config.epochs,
         batch=config.batch,
         learning_rate=config.learning_rate,
+        spread=config.spread,
         robust=config.robust,
         tolerance=config.tolerance,
     )
