@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Small matrices: a second thread costs more than it brings, and far more on a busy machine.
+export OMP_NUM_THREADS ?= 1
 export ATLASD_DATA ?= $(wildcard ../shared/data)
 
 .PHONY: demo test lint slow bench docs clean
