@@ -88,11 +88,6 @@ class Neighbours:
         apart = torch.cdist(self.rows, self.rows).fill_diagonal_(float("inf"))
         self.limit = apart.amin(1).quantile(share)
 
-    def best(self, moved: Tensor, count: int) -> Tensor:
-        """Numbers of the `count` samples of moved inputs `(B, K, *in)` that are explained best."""
-        rest, _ = self._measure(self._rows(moved))
-        return rest.reshape(len(moved), -1).mean(1).argsort()[:count]
-
     def __call__(self, moved: Tensor) -> Tensor:
         """Whether each of `(B, *in)` is near, with shape `(B,)`."""
         rows = moved.flatten(1).float() / self.scale
