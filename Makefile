@@ -31,7 +31,7 @@ bench: $(VENV)/.installed
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 docs: $(VENV)/.installed
-	$(BIN)/python -m pytest -q --doctest-glob='*.md' docs README.md
+	$(BIN)/python docs/check.py
 
 clean:
 	rm -rf $(VENV) runs build dist

@@ -38,10 +38,10 @@ SIZE = 24
 SIZES = {
     "fields": (1_000, 10_000, 20_000, 50_000, 100_000),
     "vectors": (1_000, 10_000, 100_000, 300_000, 1_000_000),
-    "charts": (4, 8, 16, 32),
+    "charts": (8, 16, 32, 64),
 }
 # Below these, what does not depend on the samples (imports, solving, the skill on 512 samples) takes the time.
-LINEAR_FROM = {"fields": 10_000, "vectors": 100_000, "charts": 4}
+LINEAR_FROM = {"fields": 10_000, "vectors": 100_000, "charts": 8}
 # Peak memory is compared up to here; the vectors themselves take 32 MB at the largest size.
 MEMORY_TO = 100_000
 
@@ -112,7 +112,7 @@ def discover_charts(charts: int) -> None:
     """A whole discovery of the continuous part on a grid of charts."""
     generator = torch.Generator().manual_seed(0)
     size = 128
-    x = plane_waves(*draw_waves(150, generator), size=size)
+    x = plane_waves(*draw_waves(400, generator), size=size)
     rows, columns = 4, charts // 4
     centres = [
         (16 + 96 * r // (rows - 1), 16 + 96 * c // max(columns - 1, 1)) for r in range(rows) for c in range(columns)
