@@ -108,8 +108,8 @@ def stream_vectors(samples: int) -> None:
     gram.solve(*(m[0] for m in gram.accumulate(setup.problem, "search", batch=512).total()))
 
 
-def discover_charts(charts: int) -> None:
-    """A whole discovery of the continuous part on a grid of charts."""
+def draw_grid(charts: int) -> tuple[Tensor, Tensor, Atlas]:
+    """Waves, their Laplacian, and a grid of charts."""
     generator = torch.Generator().manual_seed(0)
     size = 128
     x = plane_waves(*draw_waves(400, generator), size=size)
@@ -117,18 +117,23 @@ def discover_charts(charts: int) -> None:
     centres = [
         (16 + 96 * r // (rows - 1), 16 + 96 * c // max(columns - 1, 1)) for r in range(rows) for c in range(columns)
     ]
-    atlas = Atlas.at(centres, in_radius=14, out_radius=10)
-    discover_connected(x, 20 * laplacian(x), atlas=atlas, predictor=StencilPredictor(), seed=0)
+    return x, 20 * laplacian(x), Atlas.at(centres, in_radius=14, out_radius=10)
 
 
 def child(kind: str, size: int, folder: str) -> None:
     """Measures one size and prints it as JSON."""
     torch.set_num_threads(1)
-    work = {
-        "fields": lambda: stream_fields(Path(folder)),
-        "vectors": lambda: stream_vectors(size),
-        "charts": lambda: discover_charts(size),
-    }[kind]
+    if kind == "charts":
+        x, y, atlas = draw_grid(size)
+
+    def work() -> None:
+        if kind == "charts":
+            discover_connected(x, y, atlas=atlas, predictor=StencilPredictor(), seed=0)
+        elif kind == "fields":
+            stream_fields(Path(folder))
+        else:
+            stream_vectors(size)
+
     stream_vectors(200)  # what the first call loads is no part of the growth
     processor, clock = time.process_time(), time.perf_counter()
     with peak_memory() as peak:
