@@ -36,7 +36,7 @@ class StencilPredictor:
 
     width: int = 13
     ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-    slack: float = 0.02
+    slack: float = 0.005
     batch: int = 64
 
     def __post_init__(self) -> None:
