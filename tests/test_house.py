@@ -19,6 +19,7 @@ FLOORS = {
     "datasets": 3,
     "experiments": 4,
     "report": 4,
+    "commands": 5,
 }
 NEIGHBOURS = {("discovery", "prediction")}
 EXCEPTIONS = {("discovery/result.py", "report")}  # Discovery.report() draws; imported when it is called

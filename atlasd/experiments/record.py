@@ -31,7 +31,7 @@ class Extras:
     """What an experiment knows beyond the discovery.
 
     Arguments:
-        metrics: Distances from the known truth.
+        metrics: Distances from the known truth; under `rows`, the rows of a comparison, each a mapping.
         paper: What the paper reports, for comparison.
         fields: One sample for the pictures: `input` and `output`, each with shape `(C, H, W)`, and
             `radii`, the in- and out-radius of the charts. Empty for vectors.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["describe_discovery", "experiment_table", "option_table", "print_discovery"]
+__all__ = ["describe_discovery", "experiment_table", "option_table", "print_discovery", "row_table"]
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE
@@ -61,7 +61,10 @@ def print_discovery(
             )
         )
     if metrics:
-        console.print(Text("  ".join(f"{k}={_short(v)}" for k, v in metrics.items())))
+        plain = {k: v for k, v in metrics.items() if k != "rows"}
+        console.print(Text("  ".join(f"{k}={_short(v)}" for k, v in plain.items())))
+        if metrics.get("rows"):
+            console.print(row_table(metrics["rows"]))
     console.print(Text(f"{sum(discovery.seconds.values()):.1f} s, {discovery.predictor.kind}"))
 
 
@@ -83,6 +86,17 @@ def option_table(rows: Iterable[tuple[str, str, str, str]]) -> Table:
         table.add_column(heading)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def row_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Rows of a comparison, one column for each key that any row has."""
+    table = Table(box=SIMPLE)
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    for key in keys:
+        table.add_column(key, justify="left" if any(isinstance(r.get(key), str) for r in rows) else "right")
+    for row in rows:
+        table.add_row(*(Text(_short(row[key]) if row.get(key) is not None else "") for key in keys))
     return table
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from atlasd.algebra.known_groups import dihedral
 from atlasd.discovery.result import Verdict
-from atlasd.report.tables import describe_discovery, option_table, print_discovery
+from atlasd.report.tables import describe_discovery, option_table, print_discovery, row_table
 
 
 def _printed(draw) -> str:
@@ -35,3 +35,8 @@ def test_sentences(discovery):
 def test_options():
     text = _printed(lambda c: c.print(option_table([("key", "[1, 2]", "1", "meaning")])))
     assert "[1, 2]" in text
+
+
+def test_rows_of_a_comparison_have_a_column_for_each_key():
+    text = _printed(lambda c: c.print(row_table([{"model": "a", "auroc": 0.98765}, {"model": "b", "seconds": 3}])))
+    assert "model" in text and "0.9877" in text and "seconds" in text

@@ -1,0 +1,41 @@
+"""Running an experiment by name."""
+
+from __future__ import annotations
+
+__all__ = ["run"]
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atlasd.commands.common import AsJson, Quiet, Seed, Settings, console, shown_progress
+
+
+def run(
+    name: Annotated[str, typer.Argument(help="Name of the experiment; `atlasd list` shows all.")],
+    settings: Settings = [],  # noqa: B006
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/NAME-seedS]")] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run an experiment and keep what it finds in a directory."""
+    from atlasd.experiments import find_experiment
+
+    find_experiment(name)  # before the slow imports: a wrong name is told at once
+    from atlasd.experiments.record import execute, plan_run
+    from atlasd.report.figures import write_figures
+
+    plan = plan_run(name, settings, seed=seed, out=out)
+    with shown_progress(quiet) as progress:
+        recorded = execute(plan, progress, write_figures)
+    if as_json:
+        sys.stdout.write((plan.directory / "result.json").read_text())
+        return
+    from atlasd.report.tables import print_discovery
+
+    print_discovery(recorded.discovery, console(), metrics=recorded.extras.metrics)
+    if not quiet:
+        typer.echo(f"kept in {plan.directory}; `atlasd report {plan.directory}` writes the page", err=True)

@@ -1,0 +1,42 @@
+"""The zoo of systems with known symmetry."""
+
+from __future__ import annotations
+
+__all__ = ["zoo"]
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atlasd.commands.common import AsJson, Quiet, shown_progress
+
+
+def zoo(
+    seeds: Annotated[int, typer.Option(help="Number of seeds, from 0.")] = 5,
+    only: Annotated[str, typer.Option(metavar="NAME,...", help="Systems; all by default.")] = "",
+    mode: Annotated[
+        str, typer.Option(help="Ask the exact maps (oracle), fitted predictors (fitted), or both.")
+    ] = "both",
+    workers: Annotated[int | None, typer.Option(help="Processes  [default: one for each core]")] = None,
+    out: Annotated[Path, typer.Option(help="Where to keep the table.")] = Path("runs/zoo"),
+    as_json: AsJson = False,
+    quick: Annotated[bool, typer.Option(help="Six small systems, the exact maps, one seed.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Try every system of known symmetry, and count what is found and what is made up."""
+    from atlasd.experiments.record import check_directory
+    from atlasd.experiments.zoo import QUICK, describe_zoo, plan_zoo, run_zoo, write_zoo, zoo_table
+
+    names = [name.strip() for name in only.split(",") if name.strip()] or (list(QUICK) if quick else [])
+    tasks = plan_zoo(seeds=1 if quick else seeds, only=names, mode="oracle" if quick else mode)
+    check_directory(out, "zoo.json")
+    with shown_progress(quiet) as progress:
+        done = run_zoo(tasks, workers=workers or min(len(tasks), os.cpu_count() or 1), progress=progress)
+    write_zoo(done, out)
+    if as_json:
+        sys.stdout.write((out / "zoo.json").read_text())
+        return
+    typer.echo(f"{zoo_table(done.rows)}\n\n{describe_zoo(done)}")
