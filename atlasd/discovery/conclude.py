@@ -1,0 +1,71 @@
+"""What the verdict says, and what it says of every chart."""
+
+from __future__ import annotations
+
+__all__ = ["chart_findings", "conclude"]
+
+import torch
+
+from atlasd.algebra.group import Group
+from atlasd.discovery.judge import SIZES, Judged
+from atlasd.discovery.result import ChartFinding, Direction, Verdict
+from atlasd.discovery.search import Found
+from atlasd.discovery.setup import Setup
+from atlasd.discovery.verdict import Gates
+
+
+def chart_findings(setup: Setup, judged: Judged) -> tuple[ChartFinding, ...]:
+    """Every chart's error under the pooled group, and whether it stands apart."""
+    skills = setup.predictor.chart_skill
+    charts = setup.samples.atlas.charts
+    if judged.evidence:
+        errors = torch.stack([e.charts for e in judged.evidence]).amax(0)
+    else:
+        errors = torch.full((len(charts),), float("nan"), dtype=torch.float64)
+    lone = setup.problem.apart(errors.nan_to_num(0.0)).tolist() if len(charts) > 1 else [False]
+    findings = []
+    for chart, error, skill, apart in zip(charts, errors.tolist(), skills.tolist(), lone, strict=True):
+        reason = ""
+        if apart and skill < 0.1:
+            reason = f"its predictor has no skill ({skill:.2f})"
+        elif apart:
+            reason = f"error {error:.2f}, more than its predictor (skill {skill:.2f}) explains"
+        findings.append(ChartFinding(tuple(chart.center), error, apart, skill, reason))
+    return tuple(findings)
+
+
+def conclude(
+    gates: Gates,
+    judged: Judged,
+    group: Group,
+    cosets: list[Direction],
+    rejected: list[Direction],
+    found: Found,
+) -> Verdict:
+    """The sentence that carries the answer, with the evidence."""
+    refusal = gates.refusal()
+    symmetric = group.dimension > 0 or group.order > 1
+    notes = "".join(f" Note: {n}." for n in found.notes)
+    if found.not_testable:
+        notes += f" {found.not_testable} direction(s) could not be tested: nothing in the data feels them."
+    if refusal is not None:
+        reason = f"{refusal[0].capitalize()}: {refusal[1]}."
+    elif symmetric:
+        worst = max((d.upper for d in (*judged.kept, *cosets)), default=0.0)
+        reason = f"The map commutes with {group.name}: largest error bound {worst:.4f} on held-out data."
+        extents = [d.extent for d in judged.kept if d.extent is not None]
+        if extents and min(extents) < max(SIZES):
+            reason += f" Seen to hold up to |t| about {min(extents):g}."
+    elif any(d.decision == "cannot tell" for d in judged.dropped):
+        reason = "Cannot tell: " + next(d.reason for d in judged.dropped if d.decision == "cannot tell") + "."
+    else:
+        lowest = f" (smallest first-order error {found.spectrum[0]:.3f})" if found.spectrum else ""
+        reason = f"No symmetry: no direction commutes within the tolerance{lowest}."
+    return Verdict(
+        symmetric=symmetric and refusal is None,
+        reason=reason + notes,
+        directions=tuple(judged.kept),
+        cosets=tuple(cosets),
+        rejected=(*judged.dropped, *rejected),
+        gates={"skill": gates.skill, "testable": gates.testable, "saturated": gates.saturated},
+    )

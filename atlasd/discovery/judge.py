@@ -1,0 +1,113 @@
+"""Held-out data judge what the searches propose: generators first, then the discrete part."""
+
+from __future__ import annotations
+
+__all__ = ["SIZES", "Judged", "judge_cosets", "judge_generators"]
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.basis import standard_form
+from atlasd.algebra.group import Group
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.problem import Problem
+from atlasd.discovery.result import Direction
+from atlasd.discovery.search import Found
+from atlasd.discovery.setup import Setup
+from atlasd.discovery.spectral import closed
+from atlasd.discovery.verdict import Evidence, decide, element_evidence, field_evidence, vector_evidence
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.random import stream
+
+SIZES = (0.3, 0.6, 1.0, 1.5)
+"""Sizes |t| at which generators are judged."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Generators that passed, with their directions, those that did not, and the charts' errors."""
+
+    algebra: LieAlgebra
+    kept: list[Direction]
+    dropped: list[Direction]
+    evidence: list[Evidence]
+    weights: Tensor
+
+
+def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) -> Judged:
+    """Judges the basis in standard form; if some directions fail, the algebra inside the rest is judged again."""
+    problem = setup.problem
+    weights = problem.chart_weights() if found.weights is None else found.weights
+    basis = found.basis
+    dropped: list[Direction] = []
+    while len(basis):
+        basis = standard_form(basis)
+        evidence = _evidence(problem, basis, weights, tolerance, seed)
+        controls = _controls(setup, basis, weights, tolerance, seed)
+        directions = [decide(e, setup.gates, tolerance, len(basis), c) for e, c in zip(evidence, controls, strict=True)]
+        keep = [d.decision == "symmetry" for d in directions]
+        if all(keep):
+            return Judged(LieAlgebra(basis), directions, dropped, evidence, weights)
+        dropped += [d for d, k in zip(directions, keep, strict=True) if not k]
+        order = sorted((e.error, i) for i, (e, k) in enumerate(zip(evidence, keep, strict=True)) if k)
+        rest = basis[[i for _, i in order]]
+        basis = closed(rest)[0] if len(rest) else rest
+    return Judged(LieAlgebra(basis), [], dropped, [], weights)
+
+
+def _evidence(problem: Problem, basis: Tensor, weights: Tensor, tolerance: float, seed: int) -> list[Evidence]:
+    draws = stream(seed, "verdict", "bootstrap")
+    if problem.is_field:
+        return field_evidence(problem, basis, weights, SIZES, tolerance, seed=draws)
+    return vector_evidence(problem, basis, SIZES, tolerance, seed=draws)
+
+
+def _controls(setup: Setup, basis: Tensor, weights: Tensor, tolerance: float, seed: int) -> list[float | None]:
+    """Errors of the same generators for untrained predictors of the same kind; the larger of two draws."""
+    if setup.untrained is None:
+        return [None] * len(basis)
+    worst = [0.0] * len(basis)
+    for draw in range(2):
+        problem = setup.untrained(stream(seed, "verdict", "untrained", draw))
+        evidence = _evidence(problem, basis, weights, tolerance, seed)
+        worst = [max(w, e.error) for w, e in zip(worst, evidence, strict=True)]
+    return list(worst)
+
+
+def judge_cosets(
+    setup: Setup,
+    algebra: LieAlgebra,
+    cosets: CosetSearch | None,
+    tolerance: float,
+    weights: Tensor,
+    seed: int,
+    progress: Progress,
+) -> tuple[Group, list[Direction], list[Direction]]:
+    """Candidates, judged on held-out data like generators, then closed to a group whose products are tested."""
+    n = setup.problem.size
+    identity = torch.eye(n, dtype=torch.float64)[None]
+    if cosets is None or setup.gates.refusal() is not None:
+        return Group(algebra, identity), [], []
+    limit = cosets.tolerance or tolerance
+    problem = setup.problem.with_weights(weights)
+    candidates = cosets.find(problem, algebra, seed=seed, progress=progress, tolerance=tolerance)
+
+    def judge(elements: Tensor, tests: int) -> list[Direction]:
+        draws = stream(seed, "verdict", "cosets")
+        evidence = element_evidence(problem, elements, weights, seed=draws)
+        return [decide(e, setup.gates, limit, tests) for e in evidence]
+
+    matrices = candidates.matrices
+    directions = judge(matrices, len(matrices))
+    keep = torch.tensor([d.decision == "symmetry" for d in directions], dtype=torch.bool)
+    keep[0] = True  # the identity
+    rejected = [d for d, k in zip(directions, keep.tolist(), strict=True) if not k]
+
+    def accept(elements: Tensor) -> Tensor:
+        return torch.tensor([d.decision == "symmetry" for d in judge(elements, len(elements))], dtype=torch.bool)
+
+    group = Group.close(algebra, matrices[keep], accept=accept)
+    return group, judge(group.cosets, group.order), rejected
