@@ -4,18 +4,16 @@ from __future__ import annotations
 
 __all__ = ["digits_reason", "upright_digits"]
 
-import gzip
 import os
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from atlasd.algebra.known_algebras import trivial
+from atlasd.datasets.mnist import read_idx
 from atlasd.datasets.system import System
-from atlasd.errors import DataError
 from atlasd.geometry.atlas import Atlas
 
 _IMAGES, _LABELS = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
@@ -33,15 +31,6 @@ def digits_reason() -> str | None:
         return "Skipped: the digits need ATLASD_DATA, which is not set."
     missing = [name for name in (_IMAGES, _LABELS) if not (folder / name).is_file()]
     return f"Skipped: {folder / missing[0]} is not there." if missing else None
-
-
-def read_idx(path: Path) -> Tensor:
-    """The array of bytes in a gzipped idx file."""
-    data = gzip.decompress(path.read_bytes())
-    if len(data) < 4 or data[:3] != b"\x00\x00\x08":
-        raise DataError(f"`{path}` must be an idx file of bytes, got something else; fetch it again.")
-    shape = np.frombuffer(data, ">u4", count=data[3], offset=4).astype(int)
-    return torch.from_numpy(np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(shape).copy())
 
 
 def _read(samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,5 @@
 """The zoo: how finds are scored, what is planned, and the command."""
 
-import gzip
 import json
 import math
 
@@ -11,8 +10,8 @@ from atlasd.algebra.known_algebras import scaling, sl, so, trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.cli import main
 from atlasd.datasets.zoo import zoo_systems
-from atlasd.errors import DataError, InputError
-from atlasd.experiments.digits import digits_reason, read_idx
+from atlasd.errors import InputError
+from atlasd.experiments.digits import digits_reason
 from atlasd.experiments.zoo import QUICK, Row, Task, Zoo, describe_zoo, plan_zoo, run_task, run_zoo, score, zoo_table
 
 
@@ -115,15 +114,6 @@ def test_digits_are_skipped_where_there_are_none(monkeypatch, tmp_path):
     assert "ATLASD_DATA" in digits_reason()
     monkeypatch.setenv("ATLASD_DATA", str(tmp_path))
     assert run_task(Task("upright_digits", "fitted", 0)).outcome == "skipped"
-
-
-def test_idx_files(tmp_path):
-    path = tmp_path / "a.gz"
-    path.write_bytes(gzip.compress(bytes([0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6])))
-    assert read_idx(path).tolist() == [[1, 2, 3], [4, 5, 6]]
-    path.write_bytes(gzip.compress(b"other"))
-    with pytest.raises(DataError, match="must be an idx file"):
-        read_idx(path)
 
 
 def test_quick_command(tmp_path, capsys):

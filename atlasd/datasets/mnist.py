@@ -1,0 +1,58 @@
+"""Handwritten digits: the four idx files of MNIST, read from `ATLASD_DATA/mnist`."""
+
+from __future__ import annotations
+
+__all__ = ["FILES", "load_mnist", "read_idx"]
+
+import gzip
+import os
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from atlasd.errors import DataError, InputError
+
+FILES = {
+    "train": ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"),
+    "test": ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"),
+}
+
+
+def load_mnist(split: Literal["train", "test"] = "train") -> tuple[Tensor, Tensor]:
+    """Images `(N, 28, 28)` and labels `(N,)`, both bytes: 60,000 to train on, 10,000 to test on."""
+    if split not in FILES:
+        raise InputError(f"`split` must be 'train' or 'test', got {split!r}.")
+    images, labels = (read_idx(_path(name)) for name in FILES[split])
+    if images.ndim != 3 or images.shape[1:] != (28, 28) or labels.shape != images.shape[:1]:
+        raise DataError(
+            f"the digits must be images (N, 28, 28) with labels (N,), got {tuple(images.shape)} and "
+            f"{tuple(labels.shape)}; fetch the files again."
+        )
+    return images, labels
+
+
+def read_idx(path: Path) -> Tensor:
+    """The array of bytes in a gzipped idx file."""
+    try:
+        data = gzip.decompress(path.read_bytes())
+    except (OSError, EOFError) as error:
+        raise DataError(f"`{path}` could not be read: {error}; fetch it again.") from error
+    if len(data) < 4 or data[:3] != b"\x00\x00\x08":
+        raise DataError(f"`{path}` must be an idx file of bytes, got something else; fetch it again.")
+    shape = np.frombuffer(data, ">u4", count=data[3], offset=4).astype(int)
+    if len(data) != 4 + 4 * data[3] + shape.prod():
+        raise DataError(f"`{path}` must hold {shape.prod()} bytes, got {len(data) - 4 - 4 * data[3]}; fetch it again.")
+    return torch.from_numpy(np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(shape).copy())
+
+
+def _path(name: str) -> Path:
+    root = os.environ.get("ATLASD_DATA")
+    if not root:
+        raise DataError("MNIST must be in the folder mnist of ATLASD_DATA, which is not set; set it to that directory.")
+    path = Path(root) / "mnist" / name
+    if not path.is_file():
+        raise DataError(f"MNIST must be in the folder mnist of ATLASD_DATA, got no file {path}; put it there.")
+    return path
