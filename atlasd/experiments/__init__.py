@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["EXPERIMENTS", "Experiment", "find_experiment"]
+__all__ = ["EXPERIMENTS", "OWN", "Experiment", "find_experiment"]
 
 import difflib
 import importlib
@@ -61,6 +61,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("toy", "functions with a known exact group, chosen by name=...", "atlasd.experiments.toys"),
 )
 
+OWN = Experiment("discover", "your own data: `atlasd discover FILE`", "atlasd.experiments.own")
+"""Found by name like the others, so that its runs can be read and resumed, but not listed: it needs a file."""
+
 
 def find_experiment(name: str) -> Experiment:
     """The experiment of that name.
@@ -74,7 +77,7 @@ def find_experiment(name: str) -> Experiment:
         atlasd.errors.InputError: unknown experiment 'heet', did you mean 'heat'? ...
     """
     names = [e.name for e in EXPERIMENTS]
-    for experiment in EXPERIMENTS:
+    for experiment in (*EXPERIMENTS, OWN):
         if experiment.name == name:
             return experiment
     near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.65)

@@ -72,6 +72,17 @@ class Config:
             changed = {"preset": preset, **changed}
         return changed
 
+    def words(self, name: str, seed: int) -> list[str]:
+        """What follows `atlasd` on the command line that does the same again."""
+        words = ["run", name, "--seed", str(seed)]
+        for key, value in self.changes().items():
+            words += ["--set", f"{key}={_written(value) if isinstance(value, bool) else value}"]
+        return words
+
+    def title(self, name: str) -> str:
+        """What run directories are called by, before the seed."""
+        return name
+
     @classmethod
     def describe(cls) -> list[tuple[str, str, str, str]]:
         """Key, accepted values, default and meaning of every field."""

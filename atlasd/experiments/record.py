@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Draw", "Extras", "Plan", "Recorded", "Run", "execute", "plan_run", "read_fields"]
+__all__ = ["Draw", "Extras", "Plan", "Recorded", "Run", "execute", "plan_config", "plan_run", "read_fields"]
 
 import os
 import shlex
@@ -64,10 +64,7 @@ class Plan:
     @property
     def command(self) -> str:
         """The command line that does this run again."""
-        words = ["atlasd", "run", self.experiment.name, "--seed", str(self.seed)]
-        for key, value in self.config.changes().items():
-            words += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
-        return shlex.join(words)
+        return shlex.join(["atlasd", *self.config.words(self.experiment.name, self.seed)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +87,14 @@ def plan_run(name: str, settings: Sequence[str] = (), *, seed: int = 0, out: str
         out: The run directory, `runs/NAME-seedS` by default.
     """
     experiment = find_experiment(name)
-    config = experiment.configure(settings)
+    return plan_config(experiment, experiment.configure(settings), seed=seed, out=out)
+
+
+def plan_config(experiment: Experiment, config: Config, *, seed: int = 0, out: str | Path | None = None) -> Plan:
+    """Like `plan_run`, for a configuration that has been made already."""
     if not 0 <= seed < 2**63:
         raise InputError(f"`seed` must be a non-negative integer, got {seed}; choose for example 0.")
-    directory = Path("runs") / f"{name}-seed{seed}" if out is None else Path(out)
+    directory = Path("runs") / f"{config.title(experiment.name)}-seed{seed}" if out is None else Path(out)
     check_directory(directory)
     return Plan(experiment, config, seed, directory)
 
