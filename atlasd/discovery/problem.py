@@ -37,6 +37,9 @@ class Problem:
         noise: Share of each chart's output that its predictor does not explain, `(K,)`; zero for a given function.
         pointwise: The part of `outputs` that looks at one pixel only, and so commutes with every motion:
             inputs and an output shape to `(B, K, *out)`.
+        targets: What the data say of given samples: indices `(B,)` to `(B, K, *out)`, class numbers for classes;
+            `None` where a function stands in for the data.
+        classes: Number of classes, 0 for regression.
     """
 
     outputs: Callable[[Tensor], Tensor]
@@ -51,6 +54,8 @@ class Problem:
     weights: Tensor | None = None
     noise: Tensor | None = None
     pointwise: Callable[[Tensor, tuple[int, ...]], Tensor] | None = None
+    targets: Callable[[Tensor], Tensor] | None = None
+    classes: int = 0
 
     def psi(self, x: Tensor) -> Tensor:
         """The outputs `(B, K, *out)` without the part that commutes with every motion."""

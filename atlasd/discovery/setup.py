@@ -87,6 +87,8 @@ def prepare(
         reach=fitted.reach,
         weights=weights,
         noise=(1 - fitted.chart_skill).clamp(0.0, 1.0),
+        targets=None if samples.y is None else samples.targets,
+        classes=fitted.classes,
     )
     problem, gates = _tested(problem, fitted)
     untrained = None

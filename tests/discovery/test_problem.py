@@ -2,7 +2,11 @@
 
 import torch
 
+from atlasd.discovery.setup import prepare
 from atlasd.geometry.atlas import Atlas
+from atlasd.prediction.neural import MLPPredictor
+from atlasd.prediction.train import Schedule
+from atlasd.runtime.progress import Silent
 
 
 def field_problem(exact, waves, function=None):
@@ -64,3 +68,11 @@ def test_weights_of_charts(exact, waves):
 def test_charts_apart(exact, waves):
     problem = field_problem(exact, waves)
     assert problem.apart(torch.tensor([0.01, 0.5])).tolist() == [False, True]
+
+
+def test_targets_are_the_data(exact):
+    assert exact.problem_of(lambda x: x.norm(dim=-1), exact.normal(40, 3)).targets is None
+    x, y = exact.normal(60, 2), torch.arange(60) % 3
+    setup = prepare(x, y, seed=0, progress=Silent(), predictor=MLPPredictor(schedule=Schedule(epochs=1)))
+    assert setup.problem.classes == 3 and setup.problem.targets is not None
+    assert setup.problem.targets(torch.tensor([4, 5])).tolist() == [[1], [2]]
