@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from atlasd.geometry.atlas import Atlas as Atlas
     from atlasd.geometry.charts import PlaneChart as PlaneChart
     from atlasd.geometry.charts import WholeChart as WholeChart
+    from atlasd.geometry.sphere import SphereChart as SphereChart
     from atlasd.prediction.fit import fit_predictor as fit_predictor
     from atlasd.prediction.neural import ConvPredictor as ConvPredictor
     from atlasd.prediction.neural import MLPPredictor as MLPPredictor
@@ -44,6 +45,7 @@ _HOMES = {
     "MLPPredictor": "prediction.neural",
     "PlaneChart": "geometry.charts",
     "SpectralSearch": "discovery.spectral",
+    "SphereChart": "geometry.sphere",
     "StencilPredictor": "prediction.stencil",
     "VectorAction": "geometry.actions",
     "WholeChart": "geometry.charts",

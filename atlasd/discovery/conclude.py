@@ -23,6 +23,7 @@ def chart_findings(setup: Setup, judged: Judged) -> tuple[ChartFinding, ...]:
     else:
         errors = torch.full((len(charts),), float("nan"), dtype=torch.float64)
     lone = setup.problem.apart(errors.nan_to_num(0.0)).tolist() if len(charts) > 1 else [False]
+    shape = tuple(setup.samples.x.shape[2:])
     findings = []
     for chart, error, skill, apart in zip(charts, errors.tolist(), skills.tolist(), lone, strict=True):
         reason = ""
@@ -30,7 +31,7 @@ def chart_findings(setup: Setup, judged: Judged) -> tuple[ChartFinding, ...]:
             reason = f"its predictor has no skill ({skill:.2f})"
         elif apart:
             reason = f"error {error:.2f}, more than its predictor (skill {skill:.2f}) explains"
-        findings.append(ChartFinding(tuple(chart.center), error, apart, skill, reason))
+        findings.append(ChartFinding(tuple(chart.locate(shape)), error, apart, skill, reason))
     return tuple(findings)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from atlasd.errors import InputError
 from atlasd.geometry.charts import PlaneChart, WholeChart
+from atlasd.geometry.sphere import Projection, SphereChart, fibonacci_points, largest_pixel
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,12 @@ class Atlas:
         torch.Size([5, 2, 1, 29, 29])
     """
 
-    charts: tuple[PlaneChart | WholeChart, ...]
+    charts: tuple[PlaneChart | SphereChart | WholeChart, ...]
 
     def __post_init__(self) -> None:
         if not self.charts:
             raise InputError("`charts` must hold at least one chart, got none.")
-        sizes = {(c.in_radius, c.out_radius) for c in self.charts if isinstance(c, PlaneChart)}
+        sizes = {(c.in_radius, c.out_radius) for c in self.charts if not isinstance(c, WholeChart)}
         if len(sizes) > 1 or (sizes and any(isinstance(c, WholeChart) for c in self.charts)):
             raise InputError(f"`charts` must all have the same radii, got {sorted(sizes)}.")
 
@@ -85,6 +86,49 @@ class Atlas:
         return cls.at(mesh.tolist(), in_radius, out_radius)
 
     @classmethod
+    def sphere(
+        cls,
+        charts: int,
+        in_radius: int = 14,
+        out_radius: int = 10,
+        *,
+        pixel: float | None = None,
+        projection: Projection = "equidistant",
+        turn: float = 0.0,
+        poles: bool = False,
+        vectors: Sequence[tuple[int, int]] = (),
+    ) -> Atlas:
+        """Charts spread evenly over the sphere, for fields on an equirectangular grid.
+
+        Arguments:
+            charts: How many.
+            in_radius: Half the width of the input patches.
+            out_radius: Half the width of the output patches.
+            pixel: Size of a pixel in degrees; by default output patches overlap a little.
+            projection: As in `SphereChart`.
+            turn: Turns every chart in its plane, in degrees.
+            poles: Whether the grid has rows at the poles.
+            vectors: Pairs of channels that hold eastward and northward components.
+
+        Example:
+            >>> Atlas.sphere(12).input_patches(torch.zeros(5, 1, 60, 120)).shape
+            torch.Size([5, 12, 1, 29, 29])
+        """
+        if charts < 1:
+            raise InputError(f"`charts` must be positive, got {charts}.")
+        if pixel is None:
+            # A disc of this radius has the share of one chart of the whole area; two fifths more leave no gaps.
+            share = math.degrees(math.acos(max(1 - 2 / charts, -0.5)))
+            pixel = min(1.4 * share / out_radius, largest_pixel(projection, in_radius))
+        pairs = tuple((int(u), int(v)) for u, v in vectors)
+        return cls(
+            tuple(
+                SphereChart(latitude, longitude, in_radius, out_radius, pixel, turn, projection, poles, pairs)
+                for latitude, longitude in fibonacci_points(charts)
+            )
+        )
+
+    @classmethod
     def whole(cls) -> Atlas:
         """One chart that is everything."""
         return cls((WholeChart(),))
@@ -96,7 +140,7 @@ class Atlas:
     def radii(self) -> tuple[int, int] | None:
         """`(in_radius, out_radius)`, or `None` for the whole field."""
         first = self.charts[0]
-        return (first.in_radius, first.out_radius) if isinstance(first, PlaneChart) else None
+        return None if isinstance(first, WholeChart) else (first.in_radius, first.out_radius)
 
     def check(self, shape: Sequence[int]) -> None:
         """Raises if any chart leaves a field of this spatial shape."""

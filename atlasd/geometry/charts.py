@@ -20,7 +20,13 @@ class Chart(Protocol):
 
     @property
     def center(self) -> tuple[float, ...]:
-        """Where the chart lies, in pixels, in the order of the axes."""
+        """Where the chart lies, in its own terms: pixels in the order of the axes, or latitude and longitude."""
+
+    def locate(self, shape: tuple[int, ...]) -> tuple[float, ...]:
+        """Where the chart lies on a field of this spatial shape, in pixels."""
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raises if the chart does not fit a field of this spatial shape."""
 
     def input_patch(self, field: Tensor) -> Tensor:
         """Fields `(N, C, *S)` to patches `(N, C, *s)`."""
@@ -67,6 +73,10 @@ class PlaneChart:
         """Fields `(N, C, *S)` to patches `(N, C, 2 out_radius + 1, ...)`."""
         return self._patch(field, self.out_radius)
 
+    def locate(self, shape: tuple[int, ...]) -> tuple[float, ...]:
+        """The centre itself."""
+        return self.center
+
     def check(self, shape: tuple[int, ...]) -> None:
         """Raises if the chart does not lie inside a field of this spatial shape."""
         if len(shape) != len(self.center):
@@ -96,8 +106,13 @@ class PlaneChart:
             for axis, c in enumerate(self.center):
                 field = field.narrow(axis - d, int(c) - radius, 2 * radius + 1)
             return field
-        points = self._points(radius).to(field.dtype)
-        patch = resample(field, points)
+        points = self._points(radius)
+        if field.is_floating_point():
+            patch = resample(field, points.to(field.dtype))
+        else:  # classes have no values in between: the nearest pixel
+            patch = field[
+                ..., *(i.round().long().clamp(0, s - 1) for i, s in zip(points.T, field.shape[-d:], strict=True))
+            ]
         return patch.reshape(*patch.shape[:-1], *((2 * radius + 1,) * d))
 
 
@@ -119,6 +134,10 @@ class WholeChart:
     def output_patch(self, field: Tensor) -> Tensor:
         """The field itself."""
         return field
+
+    def locate(self, shape: tuple[int, ...]) -> tuple[float, ...]:
+        """Nowhere in particular."""
+        return self.center
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Every field fits."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ChartConv", "VectorMLP", "gate", "uniform"]
+__all__ = ["ChartConv", "VectorMLP", "gate", "initialise", "uniform"]
 
 import math
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ class ChartConv(nn.Module):
         self.register_buffer("scale", torch.ones(charts, channels_in))
         self.register_buffer("out_shift", torch.zeros(charts, channels_out))
         self.register_buffer("out_scale", torch.ones(charts, channels_out))
-        _initialise(self.layers, generator)
+        initialise(self.layers, generator)
 
     def forward(self, x: Tensor) -> Tensor:
         ones = [1] * len(self.shape)
@@ -114,7 +114,7 @@ class VectorMLP(nn.Module):
         self.register_buffer("unit", torch.ones(()))
         self.register_buffer("out_shift", torch.zeros(outputs))
         self.register_buffer("out_scale", torch.ones(outputs))
-        _initialise(self.layers, generator)
+        initialise(self.layers, generator)
 
     def forward(self, x: Tensor) -> Tensor:
         """Inputs `(B, 1, n)` or `(B, 1, P, n)` to outputs `(B, 1, outputs)`."""
@@ -137,12 +137,12 @@ def uniform(shape: tuple[int, ...], fan: int, generator: torch.Generator) -> Ten
     return (torch.rand(shape, generator=generator) * 2 - 1) * math.sqrt(3.0 / fan)
 
 
-def _initialise(layers: nn.ModuleList, generator: torch.Generator) -> None:
+def initialise(layers: nn.ModuleList, generator: torch.Generator) -> None:
     """Kaiming-uniform weights from an explicit generator: torch's own would use the global seed."""
     with torch.no_grad():
         for layer in layers:
             weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
-            fan = weight[0].numel()
+            fan = weight[0].numel() if not isinstance(layer, nn.ConvTranspose2d) else weight[:, 0].numel()
             bound = math.sqrt(3.0 / fan) * math.sqrt(2.0 / (1 + 0.01**2))
             weight.copy_((torch.rand(weight.shape, generator=generator) * 2 - 1) * bound)
             bias.copy_((torch.rand(bias.shape, generator=generator) * 2 - 1) / math.sqrt(fan))

@@ -32,12 +32,15 @@ def fit_module(
     reach: float,
     seed: int,
     progress: Progress,
+    class_weights: Tensor | None = None,
 ) -> FittedPredictor:
     """Fits a network that `make` builds from a generator, and measures its skill."""
     started = time.perf_counter()
     precision = samples.inputs(train[:1]).dtype
     network = make(stream(seed, "fit", "weights")).to(precision)
-    curves = fit_network(network, samples, train, held_out, schedule, seed=seed, progress=progress)
+    curves = fit_network(
+        network, samples, train, held_out, schedule, seed=seed, progress=progress, class_weights=class_weights
+    )
     skill = measure_skill(network, samples, train, held_out)
     units = {k: v for k, v in network.state_dict().items() if k in ("shift", "scale", "unit", "out_shift", "out_scale")}
 

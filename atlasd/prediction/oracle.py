@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.errors import InputError
-from atlasd.geometry.charts import PlaneChart
+from atlasd.geometry.charts import PlaneChart, WholeChart
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
 
@@ -65,9 +65,13 @@ def oracle_predictor(function: Callable[[Tensor], Tensor], samples: Samples) -> 
 
 def _through(function: Callable[[Tensor], Tensor], chart: object, patch: Tensor, shape: tuple[int, ...]) -> Tensor:
     """One chart's output window, with shape `(B, C', *out)`."""
-    if not isinstance(chart, PlaneChart):
+    if isinstance(chart, WholeChart):
         return function(patch)
-    if chart.distortion is not None or not all(float(c).is_integer() for c in chart.center):
+    if (
+        not isinstance(chart, PlaneChart)
+        or chart.distortion is not None
+        or not all(float(c).is_integer() for c in chart.center)
+    ):
         raise InputError("`atlas` must have whole-pixel charts without distortion for a function of whole fields.")
     pads: list[int] = []
     for c, size in zip(reversed(chart.center), reversed(shape), strict=True):

@@ -50,12 +50,14 @@ class Schedule:
         return min(self.epochs, max(20, round(self.steps / math.ceil(samples / self.batch))))
 
 
-def loss_per_chart(samples: Samples) -> Callable[[Tensor, Tensor], Tensor]:
-    """Loss of outputs `(B, K, *)` against targets, with shape `(K,)`."""
+def loss_per_chart(samples: Samples, class_weights: Tensor | None = None) -> Callable[[Tensor, Tensor], Tensor]:
+    """Loss of outputs `(B, K, *)` against targets, with shape `(K,)`; classes may weigh differently, `(classes,)`."""
     if samples.classes:
 
         def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
-            flat = functional.cross_entropy(output.flatten(0, 1), target.flatten(0, 1), reduction="none")
+            flat = functional.cross_entropy(
+                output.flatten(0, 1), target.flatten(0, 1), weight=class_weights, reduction="none"
+            )
             return (
                 flat.unflatten(0, output.shape[:2]).flatten(2).mean((0, 2))
                 if flat.ndim > 1
@@ -97,13 +99,14 @@ def fit_network(
     seed: int,
     progress: Progress,
     label: str = "fit predictors",
+    class_weights: Tensor | None = None,
 ) -> dict[str, tuple[float, ...]]:
     """Trains all charts together; each chart keeps its own best weights in sum, the pooled best epoch.
 
     Returns:
         The curves `train` and `held_out`, one value per epoch.
     """
-    loss = loss_per_chart(samples)
+    loss = loss_per_chart(samples, class_weights)
     unit = standardise(network, samples, train)
     generator = stream(seed, "fit", "order")
     steps = math.ceil(len(train) / schedule.batch)

@@ -1,0 +1,118 @@
+"""A predictor of pixel classes that sees its whole patch: strided convolutions down, mirrored ones up again."""
+
+from __future__ import annotations
+
+__all__ = ["ChartSegmenter", "SegmentPredictor"]
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils import skip_init
+
+from atlasd.errors import InputError
+from atlasd.prediction.networks import initialise
+from atlasd.prediction.neural import fit_module
+from atlasd.prediction.predictor import FittedPredictor
+from atlasd.prediction.samples import Samples
+from atlasd.prediction.train import Schedule
+from atlasd.runtime.progress import Progress
+
+
+class _Segmenter(nn.Module):
+    """The network of one chart: images `(B, C, H, W)` to logits `(B, classes, H, W)`."""
+
+    def __init__(self, channels: int, classes: int, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        down, up = [channels, *widths], [*widths[::-1], classes]
+        self.down = nn.ModuleList(skip_init(nn.Conv2d, a, b, 3, stride=2, padding=1) for a, b in pairwise(down))
+        self.up = nn.ModuleList(skip_init(nn.ConvTranspose2d, a, b, 3, stride=2, padding=1) for a, b in pairwise(up))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(w) for w in (*widths, *widths[-2::-1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        shapes = []
+        for i, layer in enumerate(self.down):
+            shapes.append(tuple(x.shape[-2:]))
+            x = self.norms[i](functional.leaky_relu(layer(x)))
+        for i, layer in enumerate(self.up):
+            x = layer(x, output_size=shapes[-1 - i])
+            if i < len(self.up) - 1:
+                x = self.norms[len(self.down) + i](functional.leaky_relu(x))
+        return x
+
+
+class ChartSegmenter(nn.Module):
+    """One encoder and decoder for every chart: inputs `(B, K, C, H, W)` to logits `(B, K, classes, H, W)`.
+
+    Arguments:
+        charts: Number of charts K.
+        channels: Input channels C.
+        classes: Number of classes.
+        widths: Channels of the encoder; the decoder mirrors them.
+        generator: Source of the initial weights.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, charts: int, channels: int, classes: int, *, widths: tuple[int, ...], generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        # Not one grouped convolution: those are several times slower than one after the other on a CPU.
+        self.charts = nn.ModuleList(_Segmenter(channels, classes, widths) for _ in range(charts))
+        self.register_buffer("shift", torch.zeros(charts, channels))
+        self.register_buffer("scale", torch.ones(charts, channels))
+        for chart in self.charts:
+            assert isinstance(chart, _Segmenter)
+            initialise(chart.down, generator)
+            initialise(chart.up, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = (x - self.shift[..., None, None]) / self.scale[..., None, None]
+        return torch.stack([chart(x[:, k]) for k, chart in enumerate(self.charts)], dim=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentPredictor:
+    """Pixel classes from all of a patch at once, as for the digits of the paper.
+
+    Its receptive field is the patch: use it where what lies outside the patch is empty, as around a digit.
+
+    Arguments:
+        widths: Channels of the encoder, halving the image at each; the decoder mirrors them.
+        background: A class that counts less in the loss; `None` for none.
+        background_weight: How much less.
+        schedule: How to train.
+    """
+
+    widths: tuple[int, ...] = (32, 64, 64, 64)
+    background: int | None = None
+    background_weight: float = 0.1
+    schedule: Schedule = Schedule(epochs=20, batch=64, learning_rate=3e-3, patience=20)
+
+    def fit(
+        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
+    ) -> FittedPredictor:
+        """Fits the networks of all charts together."""
+        radii = samples.atlas.radii
+        if not samples.classes or not samples.is_field or samples.size != 2:
+            raise InputError("`y` must hold a class for every pixel of a plane for a SegmentPredictor; use another.")
+        if radii is not None and radii[0] != radii[1]:
+            raise InputError(f"`out_radius` must equal `in_radius` for a SegmentPredictor, got {radii[1]}, {radii[0]}.")
+        weights = torch.ones(samples.classes)
+        if self.background is not None:
+            weights[self.background] = self.background_weight
+        channels = samples.x.shape[1]
+
+        def make(generator: torch.Generator) -> nn.Module:
+            charts = len(samples.atlas)
+            return ChartSegmenter(charts, channels, samples.classes, widths=self.widths, generator=generator)
+
+        return fit_module(
+            make, samples, train, held_out, self.schedule,
+            kind=f"encoder and decoder {'-'.join(map(str, self.widths))}", reach=0.0, seed=seed, progress=progress,
+            class_weights=weights,
+        )  # fmt: skip
