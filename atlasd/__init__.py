@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from atlasd.discovery.result import Discovery as Discovery
     from atlasd.discovery.result import load as load
     from atlasd.discovery.spectral import SpectralSearch as SpectralSearch
+    from atlasd.downstream.checks import assert_equivariant as assert_equivariant
+    from atlasd.downstream.symmetrize import symmetrize as symmetrize
     from atlasd.geometry.actions import GridAction as GridAction
     from atlasd.geometry.actions import VectorAction as VectorAction
     from atlasd.geometry.atlas import Atlas as Atlas
@@ -49,6 +51,7 @@ _HOMES = {
     "StencilPredictor": "prediction.stencil",
     "VectorAction": "geometry.actions",
     "WholeChart": "geometry.charts",
+    "assert_equivariant": "downstream.checks",
     "discover": "discovery.discover",
     "discover_cosets": "discovery.discover",
     "discover_generators": "discovery.discover",
@@ -56,6 +59,7 @@ _HOMES = {
     "fit_predictor": "prediction.fit",
     "identify": "algebra.identify",
     "load": "discovery.result",
+    "symmetrize": "downstream.symmetrize",
 }
 __all__ = ["__version__", "known", *sorted(_HOMES)]
 

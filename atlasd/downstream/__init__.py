@@ -1,0 +1,45 @@
+"""Networks that use a symmetry once it is known."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from atlasd.downstream.checks import assert_equivariant as assert_equivariant
+    from atlasd.downstream.checks import field_error as field_error
+    from atlasd.downstream.grid_cnn import GroupActivation as GroupActivation
+    from atlasd.downstream.grid_cnn import GroupBatchNorm2d as GroupBatchNorm2d
+    from atlasd.downstream.grid_cnn import GroupConv2d as GroupConv2d
+    from atlasd.downstream.grid_cnn import GroupPool as GroupPool
+    from atlasd.downstream.grid_cnn import export as export
+    from atlasd.downstream.kernels import kernel_basis as kernel_basis
+    from atlasd.downstream.representations import FieldType as FieldType
+    from atlasd.downstream.representations import circle as circle
+    from atlasd.downstream.representations import regular as regular
+    from atlasd.downstream.representations import trivial as trivial
+    from atlasd.downstream.symmetrize import symmetrize as symmetrize
+
+# Loaded on first use, each with only what it needs.
+_HOMES = {
+    "FieldType": "representations",
+    "GroupActivation": "grid_cnn",
+    "GroupBatchNorm2d": "grid_cnn",
+    "GroupConv2d": "grid_cnn",
+    "GroupPool": "grid_cnn",
+    "assert_equivariant": "checks",
+    "circle": "representations",
+    "export": "grid_cnn",
+    "field_error": "checks",
+    "kernel_basis": "kernels",
+    "regular": "representations",
+    "symmetrize": "symmetrize",
+    "trivial": "representations",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"atlasd.downstream.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'atlasd.downstream' has no attribute {name!r}")

@@ -1,0 +1,127 @@
+r"""Whether a group is compact, and how to draw from it evenly: what averages over a group need."""
+
+from __future__ import annotations
+
+__all__ = ["haar_sample", "invariant_form", "unbounded_direction"]
+
+import math
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.group import Group
+from atlasd.errors import InputError
+
+_NOISE = 0.05
+"""Largest change of the form under a unit generator that still counts as none: discovered bases are noisy."""
+
+
+def invariant_form(group: Group, tolerance: float = _NOISE) -> Tensor | None:
+    r"""The scalar product Q that a compact group keeps, :math:`g^T Q g = Q`; `None` if there is none.
+
+    Arguments:
+        group: The group.
+        tolerance: Largest change of Q under a generator of unit norm, or under a coset.
+
+    Returns:
+        A positive definite matrix `(n, n)` with determinant 1.
+
+    Example:
+        >>> from atlasd.algebra import known
+        >>> invariant_form(known.orthogonal(2)).round(decimals=6).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+        >>> invariant_form(known.general_linear_plus(2)) is None
+        True
+    """
+    n = group.size
+    if not group.dimension:
+        form = (group.cosets.mT @ group.cosets).mean(0)
+        return _normalised(form) if _change(group, form) <= tolerance else None
+    symmetric = _symmetric_basis(n)  # (s, n, n)
+    rows = [_by_generator(a, symmetric).flatten(1).mT for a in _unit_frame(group)]
+    rows += [(c.mT @ symmetric @ c - symmetric).flatten(1).mT for c in group.cosets[1:]]
+    _, values, v = torch.linalg.svd(torch.cat(rows), full_matrices=True)
+    values = torch.cat([values, values.new_zeros(len(v) - len(values))])
+    kept = v[values <= max(tolerance, float(values.min()) * 1.001)]
+    # The nearest invariant form to the usual scalar product: positive wherever one is.
+    identity = torch.eye(n, dtype=torch.float64).flatten() @ symmetric.flatten(1).mT
+    form = torch.einsum("s,sij->ij", (kept @ identity) @ kept, symmetric)
+    if float(torch.linalg.eigvalsh(form)[0]) <= 1e-3 * float(form.abs().max()):
+        return None
+    return _normalised(form) if _change(group, form) <= tolerance else None
+
+
+def unbounded_direction(group: Group) -> str:
+    r"""Says why a group that keeps no scalar product cannot be averaged over."""
+    worst, size = -1, 0.0
+    for i, a in enumerate(_unit_frame(group)):
+        real = float(torch.linalg.eigvals(a).real.abs().max())
+        if real > size:
+            worst, size = i, real
+    if size > 1e-3:
+        return f"generator {worst + 1} of its frame stretches without bound (eigenvalue with real part {size:.2g})"
+    if group.dimension:
+        return "its generators shear or stretch without bound"
+    return "one of its elements changes lengths, so that its powers grow without bound"
+
+
+def haar_sample(group: Group, samples: int, *, generator: torch.Generator) -> Tensor:
+    r"""Elements of a compact group, evenly spread, every component alike.
+
+    A finite group gives all its elements. One generator gives an even grid of its circle; more generators give
+    products of many random exponentials, whose law comes near the even one.
+
+    Arguments:
+        group: The group, which must be compact.
+        samples: How many elements for each component.
+        generator: Source of randomness.
+
+    Returns:
+        Elements, with shape `(samples * order, n, n)`, or `(order, n, n)` for a finite group.
+    """
+    if samples < 1:
+        raise InputError(f"`samples` must be at least 1, got {samples}; 16 is usual.")
+    if not group.dimension:
+        return group.cosets
+    if group.dimension == 1:
+        frame = _unit_frame(group)[0]
+        speed = float(torch.linalg.eigvals(frame).imag.abs().max())
+        times = 2 * math.pi / speed * torch.arange(samples, dtype=torch.float64) / samples
+        connected = torch.matrix_exp(times[:, None, None] * frame)
+    else:
+        frames = _unit_frame(group)
+        connected = torch.eye(group.size, dtype=torch.float64).expand(samples, -1, -1)
+        for _ in range(24):
+            steps = torch.randn(samples, len(frames), generator=generator, dtype=torch.float64)
+            connected = connected @ torch.matrix_exp(torch.einsum("sk,kij->sij", steps, frames))
+    return (group.cosets[:, None] @ connected).flatten(0, 1)
+
+
+def _unit_frame(group: Group) -> Tensor:
+    """Generators of operator norm 1, `(dimension, n, n)`."""
+    frame = group.algebra.frame()
+    return frame / torch.linalg.matrix_norm(frame, ord=2)[:, None, None] if len(frame) else frame
+
+
+def _symmetric_basis(n: int) -> Tensor:
+    pairs = [(i, j) for i in range(n) for j in range(i, n)]
+    basis = torch.zeros(len(pairs), n, n, dtype=torch.float64)
+    for s, (i, j) in enumerate(pairs):
+        basis[s, i, j] = basis[s, j, i] = 1.0 if i == j else math.sqrt(0.5)
+    return basis
+
+
+def _by_generator(a: Tensor, form: Tensor) -> Tensor:
+    return a.mT @ form + form @ a
+
+
+def _change(group: Group, form: Tensor) -> float:
+    """Largest relative change of the form under generators and cosets."""
+    size = torch.linalg.matrix_norm(form, ord=2)
+    moves = [_by_generator(a, form) for a in _unit_frame(group)]
+    moves += [c.mT @ form @ c - form for c in group.cosets]
+    return max(float(torch.linalg.matrix_norm(m, ord=2) / size) for m in moves)
+
+
+def _normalised(form: Tensor) -> Tensor:
+    return form / torch.linalg.det(form).abs() ** (1 / len(form))

@@ -1,0 +1,198 @@
+r"""Convolution kernels that commute with a group: the kernel constraint, solved for any group of the plane.
+
+A convolution :math:`y(p) = \sum_q K(q) x(p + q)` takes fields of type rho_in to fields of type rho_out exactly if
+
+.. math:: K(g^{-1} p) = \rho_{out}(g)^{-1} K(p) \rho_{in}(g) \quad \text{for every } g,
+
+which for trivial fields is :math:`K(g^{-1} p) = K(p)`. Kernels are functions and not densities: the factor
+:math:`|\det g|` of the area is left out. A group that changes areas then multiplies outputs by it, alike for all
+channels and places, and a norm takes it off again; with the factor, a scaling would leave only kernels that are
+infinite at the centre. Compact groups have determinant 1 or -1, and the question does not arise.
+"""
+
+from __future__ import annotations
+
+__all__ = ["KernelBasis", "kernel_basis"]
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.group import Group
+from atlasd.downstream.compact import invariant_form
+from atlasd.downstream.plane_functions import Motions, pixel_motions, polar_motions
+from atlasd.downstream.representations import FieldType, trivial
+from atlasd.errors import InputError
+
+_TOLERANCE = 0.1
+_CACHE: OrderedDict[object, KernelBasis] = OrderedDict()
+_CACHED = 64
+
+
+@dataclass(frozen=True, eq=False)
+class KernelBasis:
+    """All kernels between one field of each type.
+
+    Arguments:
+        kernels: Orthonormal kernels, with shape `(d, size_out, size_in, h, w)`, float64.
+        exact: Whether the constraint holds on the pixels themselves for every element; otherwise it holds for the
+            functions of which the pixels are samples, and on the pixels for those elements that map pixels to pixels.
+        constant: Whether every kernel has the same value at all pixels.
+        group: The group.
+    """
+
+    kernels: Tensor
+    exact: bool
+    constant: bool
+    group: Group
+
+    @property
+    def dimension(self) -> int:
+        """Free weights for each pair of fields."""
+        return len(self.kernels)
+
+    @property
+    def note(self) -> str:
+        """What a user should know, or ""."""
+        return f"{self.group.name} leaves only the spatially constant kernel" if self.constant else ""
+
+
+def kernel_basis(
+    group: Group,
+    kernel_size: int | tuple[int, int],
+    *,
+    in_type: FieldType | None = None,
+    out_type: FieldType | None = None,
+    tolerance: float = _TOLERANCE,
+) -> KernelBasis:
+    r"""Solves the kernel constraint.
+
+    Finite groups that map pixels to pixels are solved on the pixels. All others are solved on functions of the plane
+    with few frequencies on each ring of pixels, by the null space of all generators and cosets together; rings
+    follow the scalar product that the group keeps, where it keeps one.
+
+    Arguments:
+        group: A group of 2 x 2 matrices, acting on (row, column).
+        kernel_size: Height and width in pixels.
+        in_type: Fields that come in, trivial by default.
+        out_type: Fields that go out, trivial by default.
+        tolerance: Largest relative change of a kernel under a unit generator or an average element; room for
+            the noise of a discovered basis.
+
+    Returns:
+        The kernels; computed once for each question and then remembered.
+
+    Example:
+        >>> from atlasd.algebra import known
+        >>> kernel_basis(known.cyclic(4), 5).dimension, kernel_basis(known.special_orthogonal(2), 5).dimension
+        (7, 3)
+        >>> kernel_basis(known.general_linear_plus(2), 5).note
+        'GL+(2) leaves only the spatially constant kernel'
+    """
+    size = (kernel_size, kernel_size) if isinstance(kernel_size, int) else (int(kernel_size[0]), int(kernel_size[1]))
+    if group.size != 2:
+        raise InputError(f"`group` must act on the plane, got {group.size} x {group.size} matrices.")
+    if min(size) < 1:
+        raise InputError(f"`kernel_size` must be positive, got {kernel_size}; 3 or 5 are usual.")
+    into, out = in_type or trivial(), out_type or trivial()
+    numbers = (group.algebra.basis.numpy().tobytes(), group.cosets.numpy().tobytes())
+    key = (*numbers, size, into.name, into.size, out.name, out.size, tolerance)
+    if key not in _CACHE:
+        _CACHE[key] = _solve(group, size, into, out, tolerance)
+        while len(_CACHE) > _CACHED:
+            _CACHE.popitem(last=False)
+    _CACHE.move_to_end(key)
+    return _CACHE[key]
+
+
+def _solve(group: Group, size: tuple[int, int], into: FieldType, out: FieldType, tolerance: float) -> KernelBasis:
+    motions = pixel_motions(group, size)
+    exact = motions is not None
+    if motions is None:
+        if size[0] != size[1]:
+            raise InputError(f"`kernel_size` must be square for {group}, got {size}; pixels must turn into pixels.")
+        motions = polar_motions(group, size[0], invariant_form(group))
+    solutions = _null_space(motions, *_on_types(group, into, out), out.size * into.size, tolerance)
+    solutions = solutions.unflatten(-1, (out.size, into.size))  # (d, functions, out, in)
+    sampled = torch.einsum("xf,dfoi->doix", motions.at_pixels, solutions)
+    if not len(sampled):
+        raise InputError(
+            f"no kernel of {size[0]} x {size[1]} takes {into} fields to {out} fields under {group}; "
+            "take a larger kernel or other fields."
+        )
+    kernels = _orthonormal(sampled.flatten(1)).unflatten(1, (out.size, into.size, *size))
+    spread = (kernels - kernels.mean((-2, -1), keepdim=True)).abs().max()
+    constant = size != (1, 1) and bool(spread <= 0.02 * kernels.abs().max())
+    if constant:  # what noise in the basis left of structure
+        kernels = _orthonormal(kernels.mean((-2, -1), keepdim=True).expand_as(kernels).flatten(1))
+        kernels = kernels.unflatten(1, (out.size, into.size, *size))
+    return KernelBasis(kernels, exact, constant, group)
+
+
+def _on_types(group: Group, into: FieldType, out: FieldType) -> tuple[list[Tensor], list[Tensor]]:
+    r"""Generators and elements on matrices (out, in), flattened: :math:`K \mapsto \rho_{out} K \rho_{in}^{-1}`."""
+    one_out, one_in = (torch.eye(t.size, dtype=torch.float64) for t in (out, into))
+    frame = group.algebra.frame()
+    frame = frame / torch.linalg.matrix_norm(frame, ord=2)[:, None, None] if len(frame) else frame
+    generators = [
+        torch.kron(out.derivative(a).double(), one_in)
+        - torch.kron(one_out, into.derivative(a).double().mT.contiguous())
+        for a in frame
+    ]
+    elements = [
+        torch.kron(out.matrix(g).double(), torch.linalg.inv(into.matrix(g).double()).mT.contiguous())
+        for g in group.cosets[1:]
+    ]
+    return generators, elements
+
+
+def _null_space(
+    motions: Motions, generators: list[Tensor], elements: list[Tensor], entries: int, tolerance: float
+) -> Tensor:
+    """Coefficients of all solutions, with shape `(d, functions, entries)`."""
+    solved: list[tuple[Tensor, Tensor]] = []  # the question of a block and its answer
+    found: list[Tensor] = []
+    for block in motions.blocks():
+        part = motions.restrict(block)
+        question = part.fingerprint()
+        answers = (a for q, a in solved if q.shape == question.shape and torch.allclose(q, question, atol=1e-9))
+        answer = next(answers, None)
+        if answer is None:
+            answer = _solve_block(part, generators, elements, entries, tolerance)
+            solved.append((question, answer))
+        whole = answer.new_zeros(len(answer), motions.count, entries)
+        whole[:, block] = answer
+        found.append(whole)
+    return torch.cat(found)
+
+
+def _solve_block(
+    motions: Motions, generators: list[Tensor], elements: list[Tensor], entries: int, tolerance: float
+) -> Tensor:
+    r"""Coefficients c whose kernel the group leaves alone: the null space of the sum of all squared changes.
+
+    A generator changes K by :math:`\sum_j (A b_j) c_j + b_j L c_j`, an element by
+    :math:`\sum_j (T b_j) N c_j - b_j c_j`, with L and N on the entries of the matrices c.
+    """
+    one, still = torch.eye(entries, dtype=torch.float64), torch.eye(motions.count, dtype=torch.float64)
+    change = torch.kron(motions.ties.mT @ motions.ties, one)
+    for motion, on_entries in zip(motions.generators, generators, strict=True):
+        mixed = torch.kron(motion.cross, on_entries.mT.contiguous())
+        change += torch.kron(motion.gram, one) + mixed + mixed.mT + torch.kron(still, on_entries.mT @ on_entries)
+    for motion, on_entries in zip(motions.elements, elements, strict=True):
+        mixed = torch.kron(motion.cross, on_entries)
+        moved = torch.kron(motion.gram, on_entries.mT @ on_entries) - mixed - mixed.mT
+        # The mean over a finite group is 0 or about 2, never small: nothing almost symmetric slips through.
+        change += (moved + torch.eye(len(moved), dtype=torch.float64)) / len(elements)
+    values, vectors = torch.linalg.eigh(change)
+    kept = vectors[:, values <= tolerance**2]
+    return kept.mT.unflatten(1, (motions.count, entries))
+
+
+def _orthonormal(rows: Tensor) -> Tensor:
+    """Orthonormal rows of the same span; what pixels cannot tell from nothing is dropped."""
+    values, vectors = torch.linalg.eigh(rows @ rows.mT)
+    kept = values > 1e-6 * values[-1]
+    return (vectors[:, kept] / values[kept].sqrt()).mT @ rows

@@ -1,0 +1,88 @@
+r"""Makes any trained model equivariant by averaging it over a group."""
+
+from __future__ import annotations
+
+__all__ = ["Symmetrized", "symmetrize"]
+
+import torch
+from torch import Tensor, nn
+
+from atlasd.algebra.group import Group
+from atlasd.downstream.checks import default_action
+from atlasd.downstream.compact import haar_sample, invariant_form, unbounded_direction
+from atlasd.errors import InputError
+from atlasd.geometry.actions import Action
+from atlasd.runtime.random import stream
+
+
+class Symmetrized(nn.Module):
+    r"""The mean of :math:`g^{-1} \Phi(g x)` over elements of a group.
+
+    Arguments:
+        model: The map :math:`\Phi`.
+        elements: The elements, with shape `(M, n, n)`.
+        action: How they act; by default fields turn on their grid and other outputs are invariant.
+    """
+
+    elements: Tensor
+
+    def __init__(self, model: nn.Module, elements: Tensor, action: Action | None = None) -> None:
+        super().__init__()
+        self.model, self.action = model, action
+        self.register_buffer("elements", elements)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Inputs and outputs are those of the model."""
+        total: Tensor | None = None
+        action = self.action
+        for g in self.elements:
+            if action is None:
+                # Whether the outputs are fields shows once there are some.
+                y = self.model(x)
+                action = default_action(g.shape[-1], x, y)
+                if not torch.equal(g, torch.eye(len(g), dtype=g.dtype)):
+                    y = self.model(action.on_input(g, x))
+            else:
+                y = self.model(action.on_input(g, x))
+            back = action.on_output(torch.linalg.inv(g), y)
+            total = back if total is None else total + back
+        assert total is not None
+        return total / len(self.elements)
+
+
+def symmetrize(
+    model: nn.Module, group: Group, *, action: Action | None = None, samples: int = 16, seed: int = 0
+) -> Symmetrized:
+    r"""Wraps a trained model into an equivariant one.
+
+    A finite group is averaged over exactly, which costs one evaluation for each element. A compact one is
+    sampled: evenly on the circle of a single generator, at random otherwise, the same elements at every call.
+
+    Arguments:
+        model: Any module, trained or not. Class outputs are best averaged as probabilities: put a softmax last.
+        group: The group.
+        action: How the group acts on inputs and outputs; by default fields `(B, C, H, W)` turn on their grid,
+            vectors are multiplied, and outputs without places are invariant.
+        samples: Elements for each component of a continuous group.
+        seed: The seed of the random ones.
+
+    Raises:
+        InputError: The group is not compact, so that there is no average over it.
+
+    Example:
+        >>> from atlasd.algebra import known
+        >>> x = torch.randn(1, 1, 5, 5, generator=torch.Generator().manual_seed(0))
+        >>> even = symmetrize(torch.nn.Conv2d(1, 1, 3, padding=1), known.cyclic(4))
+        >>> torch.allclose(even(x.rot90(dims=(2, 3))), even(x).rot90(dims=(2, 3)), atol=1e-6)
+        True
+        >>> symmetrize(torch.nn.Identity(), known.general_linear_plus(2))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        atlasd.errors.InputError: `group` must be compact to be averaged over, got GL+(2)...
+    """
+    if invariant_form(group) is None:
+        raise InputError(
+            f"`group` must be compact to be averaged over, got {group}: {unbounded_direction(group)}; "
+            "average over a compact subgroup, or use GroupConv2d."
+        )
+    return Symmetrized(model, haar_sample(group, samples, generator=stream(seed, "symmetrize")), action)
