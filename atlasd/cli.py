@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "run"),
     "report": ("report", "report"),
     "zoo": ("zoo", "zoo"),
+    "data": ("data", "data"),
 }
 for _name, (_module, _function) in COMMANDS.items():
     app.command(_name)(getattr(importlib.import_module(f"atlasd.commands.{_module}"), _function))

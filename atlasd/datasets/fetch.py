@@ -2,10 +2,79 @@
 
 from __future__ import annotations
 
-__all__ = ["data_directory"]
+__all__ = ["REGISTRY", "RemoteData", "RemoteFile", "data_directory", "fetch", "find_data"]
 
+import difflib
+import hashlib
+import http.client
 import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+
+from atlasd.errors import DataError, InputError
+from atlasd.runtime.progress import Progress, Silent
+
+_BLOCK = 1 << 20
+_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file to fetch.
+
+    Arguments:
+        name: What it is called here; may name a folder too.
+        url: Where it is.
+        checksum: `md5:...` or `sha256:...`; `None` where none is published.
+        size: Its size in bytes, where known.
+    """
+
+    name: str
+    url: str
+    checksum: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class RemoteData:
+    """Data that can be fetched by name.
+
+    Arguments:
+        name: What to write after `atlasd data`.
+        description: One line.
+        licence: Under which they are given.
+        source: A page about them.
+        files: What they consist of.
+    """
+
+    name: str
+    description: str
+    licence: str
+    source: str
+    files: tuple[RemoteFile, ...]
+
+
+_TOP = "https://zenodo.org/records/2603256"
+
+REGISTRY: dict[str, RemoteData] = {
+    data.name: data
+    for data in (
+        RemoteData(
+            "top-tagging",
+            "2 million jets, top quarks against light quarks and gluons (1.7 GB)",
+            "CC BY 4.0",
+            _TOP,
+            (
+                RemoteFile("train.h5", f"{_TOP}/files/train.h5", "md5:45663819f47c13724f67eb0fd80bfa5c", 1_038_496_555),
+                RemoteFile("val.h5", f"{_TOP}/files/val.h5", "md5:dca4b7248027618f041f9baa86d360fc", 347_378_076),
+                RemoteFile("test.h5", f"{_TOP}/files/test.h5", "md5:13163479dee30a5fe546e4536cc3d04d", 347_849_376),
+            ),
+        ),
+    )
+}
 
 
 def data_directory(name: str) -> Path:
@@ -14,3 +83,116 @@ def data_directory(name: str) -> Path:
         return Path(root) / name
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "atlasd" / name
+
+
+def find_data(name: str) -> RemoteData:
+    """The data of that name.
+
+    Example:
+        >>> find_data("top-taging")
+        Traceback (most recent call last):
+            ...
+        atlasd.errors.InputError: unknown data 'top-taging', did you mean 'top-tagging'? `atlasd data` shows all.
+    """
+    if name in REGISTRY:
+        return REGISTRY[name]
+    near = difflib.get_close_matches(name.lower(), REGISTRY, n=1, cutoff=0.6)
+    hint = f", did you mean {near[0]!r}?" if near else "."
+    raise InputError(f"unknown data {name!r}{hint} `atlasd data` shows all.")
+
+
+def fetch(
+    data: RemoteData, directory: Path | None = None, *, progress: Progress | None = None, only: tuple[str, ...] = ()
+) -> list[Path]:
+    """Fetches what is not there yet, going on where an earlier try stopped, and checks every file.
+
+    Arguments:
+        data: What to fetch.
+        directory: Where to; `data_directory` by default.
+        progress: Who is told how far it is.
+        only: Names of the files that are wanted; all by default.
+
+    Returns:
+        The paths of the files.
+    """
+    names = [file.name for file in data.files]
+    for name in only:
+        if name not in names:
+            raise InputError(f"`only` must name files of {data.name} ({', '.join(names)}), got {name!r}.")
+    folder = data_directory(data.name) if directory is None else directory
+    shown = progress or Silent()
+    return [_fetch_file(file, folder / file.name, shown) for file in data.files if not only or file.name in only]
+
+
+def _fetch_file(file: RemoteFile, path: Path, progress: Progress) -> Path:
+    if path.is_file():
+        progress.say(f"{path} is there; checking it")
+        # Somebody's file: it is never removed, even when it is wrong.
+        _verify(path, path, file, "move it away and fetch it again")
+        return path
+    part = path.with_name(f"{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _download(file, part, progress)
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+        cause = " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__
+        raise DataError(
+            f"`{file.url}` could not be fetched ({cause}); run again where there is a network, "
+            f"or put the file at {path}."
+        ) from error
+    except OSError as error:
+        raise DataError(f"`{path}` could not be written: {error}; set ATLASD_DATA to another directory.") from error
+    try:
+        _verify(part, path, file, "run again")
+    except DataError:
+        part.unlink()  # going on from wrong bytes would never end well
+        raise
+    os.replace(part, path)
+    return path
+
+
+def _download(file: RemoteFile, part: Path, progress: Progress) -> None:
+    """Appends to `part` what it lacks; a server that cannot go on from the middle starts over."""
+    have = part.stat().st_size if part.exists() else 0
+    if file.size is not None and have == file.size:
+        return
+    request = urllib.request.Request(file.url, headers={"User-Agent": "atlasd"})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    try:
+        response = urllib.request.urlopen(request, timeout=_TIMEOUT)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code != 416:  # more is there than the server has
+            raise
+        part.unlink()
+        return _download(file, part, progress)
+    with response:
+        goes_on = response.status == 206
+        length = response.headers.get("Content-Length")
+        start = have if goes_on else 0
+        total = start + int(length) if length is not None else file.size
+        with part.open("ab" if goes_on else "wb") as out:
+            blocks = None if total is None else -(-(total - start) // _BLOCK)
+            for block in progress.track(_blocks(response), f"fetch {file.name}", blocks):
+                out.write(block)
+        got = part.stat().st_size
+    if total is not None and got < total:
+        raise ConnectionError(f"the connection ended after {got} of {total} bytes")
+
+
+def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    while block := response.read(_BLOCK):
+        yield block
+
+
+def _verify(path: Path, shown: Path, file: RemoteFile, remedy: str) -> None:
+    if file.checksum is None:
+        return
+    kind, _, expected = file.checksum.partition(":")
+    digest = hashlib.new(kind, usedforsecurity=False)
+    with path.open("rb") as handle:
+        while block := handle.read(_BLOCK):
+            digest.update(block)
+    if digest.hexdigest() != expected:
+        raise DataError(f"`{shown}` must have the {kind} sum {expected}, got {digest.hexdigest()}; {remedy}.")

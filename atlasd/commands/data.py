@@ -1,0 +1,36 @@
+"""Fetching data that are too large to ship."""
+
+from __future__ import annotations
+
+__all__ = ["data"]
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atlasd.commands.common import Quiet, shown_progress
+
+
+def data(
+    name: Annotated[str | None, typer.Argument(help="What to fetch; leave it out to see what there is.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to  [default: NAME below ATLASD_DATA, or below the user's cache]")
+    ] = None,
+    only: Annotated[str, typer.Option(metavar="FILE,...", help="Only these files of it.")] = "",
+    quiet: Quiet = False,
+) -> None:
+    """Fetch a data set, going on where an earlier try stopped, or list what there is."""
+    from atlasd.datasets.fetch import REGISTRY, data_directory, fetch, find_data
+
+    if name is None:
+        width = max(len(key) for key in REGISTRY)
+        for key, each in REGISTRY.items():
+            there = all((data_directory(key) / file.name).is_file() for file in each.files)
+            typer.echo(f"{key:<{width}}  {each.description}; {each.licence}, {each.source}{'; here' if there else ''}")
+        return
+    wanted = tuple(word.strip() for word in only.split(",") if word.strip())
+    with shown_progress(quiet) as progress:
+        paths = fetch(find_data(name), out, progress=progress, only=wanted)
+    for path in paths:
+        typer.echo(str(path))
