@@ -3,6 +3,7 @@
 import hashlib
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 
@@ -17,7 +18,7 @@ CONTENT = bytes(range(256)) * 12_000  # three blocks
 class Handler(BaseHTTPRequestHandler):
     """Serves CONTENT, from the middle if asked; `/cut` ends early and `/plain` ignores ranges."""
 
-    asked: list = []
+    asked: ClassVar[list] = []
 
     def do_GET(self):
         wanted = self.headers.get("Range")
@@ -95,7 +96,7 @@ def test_wrong_checksum(server, tmp_path):
     assert not list(tmp_path.iterdir())
     mine = tmp_path / "a.bin"
     mine.write_bytes(b"mine")
-    with pytest.raises(DataError, match="must have the md5 sum .*; move it away and fetch it again"):
+    with pytest.raises(DataError, match=r"must have the md5 sum .*; move it away and fetch it again"):
         fetch(data(f"{server}/whole"), tmp_path)
     assert mine.read_bytes() == b"mine"
 
