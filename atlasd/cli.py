@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "demo"),
     "list": ("listing", "list_experiments"),
     "run": ("run", "run"),
+    "discover": ("discover", "discover"),
     "report": ("report", "report"),
     "zoo": ("zoo", "zoo"),
     "data": ("data", "data"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AsJson", "Quiet", "Seed", "Settings", "console", "shown_progress"]
+__all__ = ["AsJson", "Quiet", "Seed", "Settings", "Verbose", "console", "shown_progress"]
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say when every stage is done, and how long it took.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Settings = Annotated[
     list[str],
@@ -33,12 +34,16 @@ def console() -> Console:
 
 
 @contextmanager
-def shown_progress(quiet: bool) -> Iterator[Progress]:
-    """Progress on standard error, or none."""
+def shown_progress(quiet: bool, verbose: bool = False) -> Iterator[Progress]:
+    """Progress on standard error: none, bars and a few lines, or also a line for every stage."""
+    from atlasd.errors import InputError
     from atlasd.runtime.progress import Silent, Terminal
+
+    if quiet and verbose:
+        raise InputError("--quiet and --verbose must not both be given; leave one out.")
 
     if quiet:
         yield Silent()
         return
-    with Terminal() as terminal:
+    with Terminal(verbose=verbose) as terminal:
         yield terminal

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from atlasd.commands.common import AsJson, Quiet, Seed, Settings, console, shown_progress
+from atlasd.commands.common import AsJson, Quiet, Seed, Settings, Verbose, console, shown_progress
 
 
 def run(
@@ -20,6 +20,7 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/NAME-seedS]")] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Run an experiment and keep what it finds in a directory."""
     from atlasd.experiments import find_experiment
@@ -29,7 +30,7 @@ def run(
     from atlasd.report.figures import write_figures
 
     plan = plan_run(name, settings, seed=seed, out=out)
-    with shown_progress(quiet) as progress:
+    with shown_progress(quiet, verbose) as progress:
         recorded = execute(plan, progress, write_figures)
     if as_json:
         sys.stdout.write((plan.directory / "result.json").read_text())

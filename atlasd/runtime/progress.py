@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Progress", "Silent", "Terminal"]
 
+import time
 from collections.abc import Iterable, Iterator, Sized
 from types import TracebackType
 from typing import Protocol, TypeVar
@@ -33,9 +34,13 @@ class Silent:
 
 
 class Terminal:
-    """Shows bars with the time left on standard error; plain lines where that is not a terminal."""
+    """Shows bars with the time left on standard error; only what is said where that is not a terminal.
 
-    def __init__(self) -> None:
+    Arguments:
+        verbose: Also say when every stage is done, and how long it took.
+    """
+
+    def __init__(self, verbose: bool = False) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -46,7 +51,8 @@ class Terminal:
         )
         from rich.progress import Progress as Bars
 
-        self._console = Console(stderr=True)
+        self._verbose = verbose
+        self._console = Console(stderr=True, soft_wrap=True)
         self._bars = Bars(
             TextColumn("{task.description:<28}"),
             BarColumn(),
@@ -73,12 +79,15 @@ class Terminal:
             total = len(items)
         self._bars.start()  # a bar may be asked for outside the context, by `discover(progress=True)`
         task = self._bars.add_task(label, total=total)
+        started = time.monotonic()
         try:
             for item in items:
                 yield item
                 self._bars.advance(task)
         finally:
             self._bars.remove_task(task)
+            if self._verbose:
+                self.say(f"{label}: {time.monotonic() - started:.1f} s")
             if not self._bars.tasks:
                 self._bars.stop()
 

@@ -1,0 +1,75 @@
+"""From a file to an answer."""
+
+from __future__ import annotations
+
+__all__ = ["discover"]
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atlasd.commands.common import AsJson, Quiet, Seed, Verbose, console, shown_progress
+
+_FILE = "npz, npy, HDF5, netCDF, zarr, CSV or parquet."
+
+
+def discover(
+    file: Annotated[Path, typer.Argument(help=f"The data: {_FILE}")],
+    second: Annotated[Path | None, typer.Argument(help="The targets, where they are in a file of their own.")] = None,
+    input: Annotated[str, typer.Option(metavar="NAME,...", help="Variables of the input.")] = "",
+    target: Annotated[str, typer.Option(metavar="NAME,...", help="Variables of the target.")] = "",
+    tokens: Annotated[
+        str, typer.Option(metavar="COLUMNS", help="Sets of vectors in a table: 'E1,px1,py1,pz1;E2,px2,py2,pz2'.")
+    ] = "",
+    charts: Annotated[
+        str, typer.Option(metavar="WHERE", help="auto, grid, whole, sphere:12, or centres in pixels '64,19;86,19'.")
+    ] = "auto",
+    in_radius: Annotated[int | None, typer.Option(help="Half the width of input patches, in pixels.")] = None,
+    out_radius: Annotated[int | None, typer.Option(help="Half the width of output patches, in pixels.")] = None,
+    vectors: Annotated[
+        str, typer.Option(metavar="PAIRS", help="Channels that are components of a vector: auto, none, or 'u,v'.")
+    ] = "auto",
+    ahead: Annotated[int, typer.Option(help="Take the target this many samples after the input.")] = 0,
+    task: Annotated[str, typer.Option(metavar="KIND", help="The target holds values or classes; or auto.")] = "auto",
+    nan: Annotated[str, typer.Option(metavar="WHAT", help="refuse missing values, or mask them.")] = "refuse",
+    duplicates: Annotated[str, typer.Option(metavar="WHAT", help="refuse many copies, or drop them.")] = "refuse",
+    samples: Annotated[int, typer.Option(help="Most samples used; 0 for 1000 fields or 30000 vectors.")] = 0,
+    tolerance: Annotated[float, typer.Option(help="Largest error that counts as a symmetry, 1 being chance.")] = 0.05,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/FILE-seedS]")] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Find the symmetry of the data in a file, and be told how sure that is.
+
+    Fields on a grid are looked at chart by chart; tables and arrays of vectors as a whole. What is not given is
+    guessed, and said before the work starts.
+    """
+    from atlasd.experiments import OWN
+    from atlasd.experiments.config import configure
+
+    config = configure(
+        OWN.config(),
+        {
+            "file": str(file), "second": str(second or ""), "input": input, "target": target, "tokens": tokens,
+            "charts": charts, "in_radius": in_radius, "out_radius": out_radius, "vectors": vectors, "ahead": ahead,
+            "task": task, "nan": nan, "duplicates": duplicates, "samples": samples, "tolerance": tolerance,
+        },
+    )  # fmt: skip
+    from atlasd.experiments.record import execute, plan_config
+    from atlasd.report.figures import write_figures
+
+    plan = plan_config(OWN, config, seed=seed, out=out)
+    with shown_progress(quiet, verbose) as progress:
+        recorded = execute(plan, progress, write_figures)
+    if as_json:
+        sys.stdout.write((plan.directory / "result.json").read_text())
+        return
+    from atlasd.report.tables import print_discovery
+
+    print_discovery(recorded.discovery, console(), metrics=recorded.extras.metrics)
+    if not quiet:
+        typer.echo(f"kept in {plan.directory}; `atlasd report {plan.directory}` writes the page", err=True)

@@ -1,0 +1,194 @@
+"""Where charts may lie: how far the map reaches, and on which tiles of a field it can be learned at all."""
+
+from __future__ import annotations
+
+__all__ = ["ChartSurvey", "survey_charts"]
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from atlasd.discovery.result import ChartFinding
+from atlasd.discovery.verdict import MINIMUM_SKILL
+from atlasd.errors import InputError
+from atlasd.geometry.atlas import Atlas
+from atlasd.prediction.samples import Samples
+from atlasd.prediction.tiles import TileModel, one_hot
+from atlasd.runtime.progress import Progress, Silent
+from atlasd.runtime.random import stream
+
+_REACHES = (1, 2, 3, 4, 6, 8)
+_SLACK = 0.02
+"""Share of the error of the best trivial model that input outside the chart may explain."""
+_FAR = 0.1
+"""The same share, from which a map is not called local at any of the reaches tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChartSurvey:
+    """Charts for a field, and what was measured to choose them.
+
+    Arguments:
+        atlas: The charts that can be used.
+        dropped: The charts that cannot, each with its reason.
+        reach: Distance in pixels from which input no longer matters.
+        outside: For every reach tried, the share of the error that input further away would remove.
+        local: Whether the map is local at any reach tried.
+        skills: Skill on the charts of the atlas.
+    """
+
+    atlas: Atlas
+    dropped: tuple[ChartFinding, ...]
+    reach: int
+    outside: dict[int, float]
+    local: bool
+    skills: tuple[float, ...]
+
+    def describe(self) -> str:
+        """The survey in one line."""
+        radii = self.atlas.radii
+        assert radii is not None
+        words = f"{len(self.atlas)} charts, in-radius {radii[0]}, out-radius {radii[1]}"
+        words += f"; input further than {self.reach} pixels away explains {self.outside[self.reach]:.1%} of the output"
+        if not self.local:
+            words += ", so the map is not local at any radius tried"
+        return words + (f"; {len(self.dropped)} more charts dropped" if self.dropped else "")
+
+
+def survey_charts(
+    x: Any,
+    y: Any,
+    *,
+    in_radius: int | None = None,
+    out_radius: int | None = None,
+    masked: Tensor | None = None,
+    most: int = 36,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> ChartSurvey:
+    """Tiles a field with charts of a radius at which the map is local, and drops those that cannot be learned.
+
+    A tile's model is linear and quadratic in the pixels around, the same for all pixels of the tile. Outputs depend
+    on input at a distance if a model that sees it is better on samples it was not fitted to.
+
+    Arguments:
+        x: Fields `(N, C, *S)`.
+        y: Fields on the same grid, or classes.
+        in_radius: Given in place of a measured one.
+        out_radius: Given in place of a twelfth of the field.
+        masked: Pixels that no chart may touch, with the spatial shape.
+        most: The most charts.
+        seed: Seed of every random stream.
+        progress: Who is told how far it is.
+
+    Example:
+        >>> x = torch.randn(60, 1, 40, 40, generator=torch.Generator().manual_seed(0))
+        >>> y = x + 0.5 * (x.roll(2, -1) + x.roll(-2, -1))
+        >>> survey_charts(x, y).reach
+        2
+    """
+    samples = Samples.check(x, y, minimum=20)
+    if not samples.is_field or samples.y is None:
+        raise InputError(
+            f"`x` must hold fields (N, C, H, W), got shape {tuple(samples.x.shape)}; vectors need no charts."
+        )
+    shown = progress or Silent()
+    shape = tuple(samples.x.shape[2:])
+    room = (min(shape) - 1) // 2
+    out = out_radius or max(4, min(12, min(shape) // 12))
+    if in_radius is None:
+        out = min(out, max(room - 2, 1))
+    if room < 3 or out >= (in_radius or room + 1):
+        raise InputError(
+            f"charts must fit into the field of shape {shape}, with out_radius below in_radius, got "
+            f"{'' if in_radius is None else f'in_radius={in_radius} and '}out_radius={out}; choose smaller ones."
+        )
+    targets = one_hot(samples.y, samples.classes)
+    channels = samples.x.shape[1]
+    allowed = [r for r in _REACHES if out + r <= room and channels * (2 * r + 1) ** len(shape) <= 450] or [1]
+    model = TileModel(samples.x, targets, generator=stream(seed, "survey"))
+    tiles = _tiles(shape, out + max(min(allowed[-1], 4), 1), out, most=12, masked=None)
+    profile, local = _reach_profile(model, tiles, out, allowed, shown)
+    if in_radius is None:
+        reach = next((r for r in allowed if profile[r] <= _SLACK), allowed[-1])
+        inner = out + max(reach, min(3, room - out))
+    else:
+        reach = min(allowed, key=lambda r: abs(r - (in_radius - out)))
+        inner = in_radius
+    return _select(model, shape, inner, out, reach, profile, local, most, masked, shown)
+
+
+def _tiles(shape: tuple[int, ...], inner: int, out: int, most: int, masked: Tensor | None) -> list[tuple[int, ...]]:
+    """Centres of an even tiling with at most `most` charts."""
+    stride = 2 * out + 1
+    while True:
+        atlas = Atlas.grid(shape, inner, out, stride)
+        if len(atlas) <= most or stride > 2 * max(shape):
+            return [tuple(int(c) for c in chart.center) for chart in atlas.charts]
+        stride += max(1, out // 2)
+
+
+def _reach_profile(
+    model: TileModel, tiles: Sequence[tuple[int, ...]], out: int, allowed: Sequence[int], progress: Progress
+) -> tuple[dict[int, float], bool]:
+    """For each reach the share that input further away explains, in the median over tiles that can be learned."""
+    rows = []
+    for centre in progress.track(tiles, "measure locality"):
+        errors, base = model.errors(centre, out, allowed, far=True)
+        best = min(errors.values())
+        if base > 0 and 1 - best / base >= MINIMUM_SKILL:
+            rows.append((1 - best / base, [(errors[r] - best) / base for r in allowed]))
+    if not rows:
+        return dict.fromkeys(allowed, 0.0), True
+    # A tile over an obstacle is poorly learned at any reach, and says nothing about it.
+    enough = 0.8 * max(skill for skill, _ in rows)
+    shares = torch.tensor([r for skill, r in rows if skill >= enough], dtype=torch.float64).median(0).values.tolist()
+    return dict(zip(allowed, shares, strict=True)), min(shares) <= _FAR
+
+
+def _select(
+    model: TileModel,
+    shape: tuple[int, ...],
+    inner: int,
+    out: int,
+    reach: int,
+    profile: dict[int, float],
+    local: bool,
+    most: int,
+    masked: Tensor | None,
+    progress: Progress,
+) -> ChartSurvey:
+    """Charts that can be learned, and the others with their reasons."""
+    keep: list[tuple[int, ...]] = []
+    skills: list[float] = []
+    dropped: list[ChartFinding] = []
+    for centre in progress.track(_tiles(shape, inner, out, most, masked), "survey charts"):
+        missing = 0
+        if masked is not None:
+            window = tuple(slice(c - inner, c + inner + 1) for c in centre)
+            missing = int(masked[window].sum())
+        place = tuple(float(c) for c in centre)
+        if missing:
+            dropped.append(ChartFinding(place, math.nan, True, math.nan, f"dropped: {missing} pixels are missing"))
+            continue
+        errors, base = model.errors(centre, out, [reach], far=False)
+        skill = 1 - errors[reach] / base if base > 0 else 0.0
+        if skill >= MINIMUM_SKILL:
+            keep.append(centre)
+            skills.append(skill)
+        else:
+            reason = f"no skill ({skill:.2f})" if base > 0 else "outputs are constant or a map of the same pixel"
+            dropped.append(ChartFinding(place, math.nan, True, skill, f"dropped: {reason}"))
+    if not keep:
+        usable = [d for d in dropped if not math.isnan(d.skill)]
+        if not usable:
+            raise InputError("charts must not touch missing pixels, got no room for any; choose a smaller --in-radius.")
+        # The verdict will say that nothing can be told; it needs charts to say it of.
+        best = sorted(usable, key=lambda d: -d.skill)[:4]
+        keep, skills = [tuple(int(c) for c in d.center) for d in best], [d.skill for d in best]
+        dropped = [d for d in dropped if d not in best]
+    return ChartSurvey(Atlas.at(keep, inner, out), tuple(dropped), reach, profile, local, tuple(skills))

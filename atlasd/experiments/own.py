@@ -1,0 +1,176 @@
+"""Your own data: from a file to a discovery, with a default for everything that is not given."""
+
+from __future__ import annotations
+
+__all__ = ["CONFIG", "OwnConfig", "run"]
+
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from atlasd.datasets.choice import Choice, choose
+from atlasd.datasets.files import DataFile, open_data
+from atlasd.datasets.own import Cleaning, OwnData, read_own, scaled
+from atlasd.datasets.vector_channels import Mixing, find_pairs
+from atlasd.discovery.discover import discover
+from atlasd.discovery.result import Discovery
+from atlasd.discovery.spectral import SpectralSearch
+from atlasd.errors import InputError
+from atlasd.experiments.config import Config, option
+from atlasd.experiments.own_charts import Placement, place_charts, plan_charts
+from atlasd.experiments.record import Extras
+from atlasd.geometry.actions import Action, GridAction
+from atlasd.runtime.progress import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnConfig(Config):
+    """Settings of `atlasd discover`."""
+
+    file: str = option("", "the data")
+    second: str = option("", "a second file, such as the targets of a pair of npy files")
+    input: str = option("", "variables of the input, separated by commas; guessed if empty")
+    target: str = option("", "variables of the target, separated by commas; guessed if empty")
+    tokens: str = option("", "columns of each vector of a set, vectors separated by semicolons")
+    charts: str = option("auto", "auto, grid, whole, sphere:K or centres such as 64,19;86,19")
+    in_radius: int | None = option(None, "half the width of input patches in pixels", least=1)
+    out_radius: int | None = option(None, "half the width of output patches in pixels", least=1)
+    vectors: str = option("auto", "channels that are components of a vector: auto, none or u,v;bx,by")
+    ahead: int = option(0, "the target is taken that many samples after the input", least=0)
+    task: Literal["auto", "values", "classes"] = option("auto", "whether the target holds values or classes")
+    nan: Literal["refuse", "mask"] = option("refuse", "refuse missing values, or leave them out")
+    duplicates: Literal["refuse", "drop"] = option("refuse", "refuse many copies, or leave them out")
+    samples: int = option(0, "most samples used; 0 for 1000 fields or 30000 vectors", least=0)
+    tolerance: float = option(0.05, "largest error that counts as a symmetry, 1 being chance", least=1e-6, most=0.999)
+
+    def words(self, name: str, seed: int) -> list[str]:
+        """The same as options of `atlasd discover`."""
+        changes = self.changes()
+        words = ["discover", *(str(changes.pop(k)) for k in ("file", "second") if k in changes), "--seed", str(seed)]
+        for key, value in changes.items():
+            words += [f"--{key.replace('_', '-')}", str(value)]
+        return words
+
+    def title(self, name: str) -> str:
+        """The name of the file without its endings."""
+        return Path(self.file).name.split(".")[0] or name
+
+
+CONFIG = OwnConfig
+
+
+def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Reads and checks the data, says what was understood and how long it may take, and asks for the symmetry."""
+    data, choice, files = load_own(config)
+    action, data = _action(data, config.vectors)
+    placement = plan_charts(data, config.charts, config.in_radius, config.out_radius)
+    for line in _summary(config, data, choice, files, placement, action):
+        progress.say(line)
+    placed = place_charts(data, placement, seed, progress)
+    found = discover(
+        data.x,
+        data.y,
+        atlas=placed.atlas,
+        action=action,
+        search=SpectralSearch(tolerance=config.tolerance),
+        seed=seed,
+        progress=progress,
+    )
+    metrics: dict[str, Any] = {"samples": len(data.x), "charts": placement.kind}
+    if placed.survey is not None:
+        found = replace(found, charts=(*found.charts, *placed.survey.dropped))
+        metrics |= {
+            "reach": placed.survey.reach,
+            "outside": {str(r): share for r, share in placed.survey.outside.items()},
+            "local": placed.survey.local,
+            "used": len(placed.survey.atlas),
+            "dropped": len(placed.survey.dropped),
+        }
+    return found, Extras(metrics, {}, _picture(data, placed.atlas.radii if placed.atlas else None))
+
+
+def load_own(config: OwnConfig) -> tuple[OwnData, Choice, list[DataFile]]:
+    """The data as they will be used."""
+    if not config.file:
+        raise InputError("`file` must name the data, got none; write atlasd discover FILE.")
+    files = [open_data(name) for name in (config.file, config.second) if name]
+    if config.tokens and not all(len(v.shape) <= 1 for f in files for v in f.variables.values()):
+        raise InputError("--tokens must name columns of a table, got arrays with more axes; use --input.")
+    choice = choose(files, config.input, config.target, config.tokens, config.ahead)
+    cleaning = Cleaning(
+        nan=config.nan,
+        duplicates=config.duplicates,
+        task=config.task,
+        samples=config.samples,
+        ahead=config.ahead,
+    )
+    return read_own(choice, cleaning), choice, files
+
+
+def _action(data: OwnData, vectors: str) -> tuple[Action | None, OwnData]:
+    """How matrices move the channels, and the data in units of their own size."""
+    pairs_in, pairs_out = (find_pairs(names, vectors) for names in (data.inputs, data.targets))
+    if not data.is_field or data.x.ndim != 4:
+        if vectors not in ("auto", "none"):
+            raise InputError(f"--vectors must be left out unless inputs are 2-D fields, got {vectors!r}.")
+        return None, scaled(data, (), ()) if data.is_field else data
+    if vectors not in ("auto", "none") and not pairs_in and not pairs_out:
+        raise InputError(f"--vectors must name two of {', '.join(data.inputs + data.targets)}, got {vectors!r}.")
+    if data.classes:
+        pairs_out = ()
+    data = scaled(data, pairs_in, pairs_out)
+    if not pairs_in and not pairs_out:
+        return None, data
+    rho_in = Mixing(data.x.shape[1], pairs_in, data.rows_up) if pairs_in else None
+    rho_out = Mixing(data.y.shape[1], pairs_out, data.rows_up) if pairs_out else None
+    return GridAction(rho_in=rho_in, rho_out=rho_out), data
+
+
+def _summary(
+    config: OwnConfig, data: OwnData, choice: Choice, files: list[DataFile], placement: Placement, action: Action | None
+) -> list[str]:
+    """What was understood, one line each."""
+    lines = [f"data: {' and '.join(f'{f.path} ({f.kind})' for f in files)}"]
+    lines.append(f"input: {_shown(choice.inputs)}, used as {_shape(data.x)}")
+    lines.append(
+        f"target: {_shown(choice.targets)}, used as {_shape(data.y)} {'classes' if data.classes else 'values'}"
+    )
+    if choice.guessed:
+        lines.append("guessed: " + " ".join(f"{k} {shlex.quote(v)}" for k, v in choice.guessed.items()))
+    if isinstance(action, GridAction):
+        for side, rho, names in (("input", action.rho_in, data.inputs), ("target", action.rho_out, data.targets)):
+            if isinstance(rho, Mixing):
+                inside = ", ".join(f"({names[c]} along columns, {names[r]} along rows)" for c, r in rho.pairs)
+                lines.append(f"vectors in the {side}: {inside}; --vectors none takes them as scalars")
+    lines += [f"note: {n}" for n in data.notes]
+    lines.append(f"charts: {placement.describe()}")
+    lines.append(f"tolerance: {config.tolerance:g}; estimated time: {_time(placement.seconds)}")
+    return lines
+
+
+def _shown(variables: Any) -> str:
+    shown = [str(v) for v in variables]
+    return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
+
+
+def _shape(tensor: torch.Tensor) -> str:
+    return " x ".join(str(s) for s in tensor.shape)
+
+
+def _time(seconds: float) -> str:
+    return f"about {max(5, 5 * round(seconds / 5))} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
+
+
+def _picture(data: OwnData, radii: tuple[int, int] | None) -> dict[str, torch.Tensor]:
+    """One sample for the report."""
+    if data.x.ndim != 4:
+        return {}
+    output = data.y[0].float() if data.y.ndim == 4 else data.y[0].float().unsqueeze(0)
+    fields = {"input": data.x[0], "output": output}
+    if radii is not None:
+        fields["radii"] = torch.tensor(np.array(radii, dtype=np.float64))
+    return fields
