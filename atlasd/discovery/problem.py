@@ -40,6 +40,7 @@ class Problem:
         targets: What the data say of given samples: indices `(B,)` to `(B, K, *out)`, class numbers for classes;
             `None` where a function stands in for the data.
         classes: Number of classes, 0 for regression.
+        train: Indices of the samples that the predictor was fitted to; `None` for a given function.
     """
 
     outputs: Callable[[Tensor], Tensor]
@@ -56,6 +57,7 @@ class Problem:
     pointwise: Callable[[Tensor, tuple[int, ...]], Tensor] | None = None
     targets: Callable[[Tensor], Tensor] | None = None
     classes: int = 0
+    train: Tensor | None = None
 
     def psi(self, x: Tensor) -> Tensor:
         """The outputs `(B, K, *out)` without the part that commutes with every motion."""

@@ -89,6 +89,7 @@ def prepare(
         noise=(1 - fitted.chart_skill).clamp(0.0, 1.0),
         targets=None if samples.y is None else samples.targets,
         classes=fitted.classes,
+        train=train if function is None else None,
     )
     problem, gates = _tested(problem, fitted)
     untrained = None

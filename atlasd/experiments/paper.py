@@ -11,6 +11,7 @@ _FIGURES: Mapping[str, Mapping[str, Any]] = {
     "heat/nineteen": {"angle_deg": 1.67, "dimension": 1, "cosets": 2, "samples": 10_000},
     "heat/three": {"angle_deg": 10.4, "dimension": 1, "cosets": 2, "samples": 10_000},
     "heat/sheared": {"angle_deg": 19.5, "dimension": 1, "cosets": 2, "samples": 10_000},
+    "liegg-heat": {"smallest_without": 1.137e-6, "smallest_with": "much higher", "angle_deg": 0.0},
     "d4": {"elements": 8, "starts": 256, "top": 128},
     "arctan": {"identity": True, "half_turn": True, "top": 24, "note": "some variability between runs"},
 }

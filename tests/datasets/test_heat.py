@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from atlasd.datasets.heat import ATLASES, BLOCK, SIZE, WALL, heat_atlas, heat_fields, simulate_heat
+from atlasd.datasets.heat import ATLASES, BLOCK, SIZE, WALL, heat_atlas, heat_fields, heat_rate, simulate_heat
 from atlasd.errors import InputError
 from atlasd.runtime.random import stream
 
@@ -113,3 +113,16 @@ def test_most_charts_see_no_block():
 def test_bad_input(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_the_rate_is_the_laplacian_outside_the_block():
+    u, v = torch.meshgrid(torch.arange(128.0).double(), torch.arange(128.0).double(), indexing="ij")
+    x = torch.sin(0.12 * u + 0.08 * v)[None, None]
+    inner = (..., slice(5, -5), slice(5, -5))
+    exact = -(0.12**2 + 0.08**2) * x / 0.1**2
+    torch.testing.assert_close(heat_rate(x, source=False)[inner], exact[inner], atol=1e-6, rtol=0)
+    held = heat_rate(x)
+    assert held[0, 0, 20, 40] == 0 and torch.equal(
+        held[..., 70:120, 70:120], heat_rate(x, source=False)[..., 70:120, 70:120]
+    )
+    assert not torch.equal(held, heat_rate(x, source=False))
