@@ -58,12 +58,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "arctan((y + 0.1) / x): the identity and an approximate half-turn",
         "atlasd.experiments.arctan",
     ),
+    Experiment("toy", "functions with a known exact group, chosen by name=...", "atlasd.experiments.toys"),
     Experiment(
         "liegg-heat",
         "the rival LieGG on the heat equation: a global symmetry without the hot block, none with it",
         "atlasd.experiments.liegg_heat",
     ),
-    Experiment("toy", "functions with a known exact group, chosen by name=...", "atlasd.experiments.toys"),
 )
 
 OWN = Experiment("discover", "your own data: `atlasd discover FILE`", "atlasd.experiments.own")
