@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.criterion import halves
+from atlasd.discovery.blocks import ChartCriterion
 from atlasd.discovery.problem import Problem
 
 _ROWS = 1 << 17  # rows of vector data evaluated together
@@ -49,10 +49,14 @@ class CosetError:
         self.problem = problem
         self.size = problem.size
         index = problem.search[:samples]
+        self.weights = problem.chart_weights() / problem.chart_weights().sum()
+        if problem.is_field:
+            self.fields = ChartCriterion(problem, index, ())
+            spread = self.fields.variance() * self.weights
+            self.chance = float((2 * spread.sum()).clamp_min(1e-300))
+            return
         with torch.no_grad():
             self.x, self.y = _widest(problem, problem.patches(index))
-            self.psi = problem.psi(self.x) if problem.is_field else self.y
-        self.weights = problem.chart_weights() / problem.chart_weights().sum()
         y = self.y.double().flatten(2) if self.y.ndim > 2 else self.y.double()[..., None]
         spread = y.var(dim=0).mean(-1) * self.weights  # (K,)
         self.chance = float((2 * spread.sum()).clamp_min(1e-300))
@@ -63,7 +67,7 @@ class CosetError:
             if not len(g):
                 return g.new_zeros(0)
             if self.problem.is_field:
-                return torch.stack([self._field_error(each) for each in g])
+                return self._field_errors(g)
             return self._pooled(self._misses(g).square().mean(-1))
 
     def plain(self, g: Tensor) -> Tensor:
@@ -87,8 +91,7 @@ class CosetError:
         """Linearises the misses of `c exp(d)` in d, with shape `(M, n, n)`, by differences."""
         n = self.size
         if self.problem.is_field:
-            models = [self._field_normal(each) for each in c]
-            return Normal(*(torch.stack(part) for part in zip(*models, strict=True)))
+            return self._field_normal(c)
         step = step if self.x.dtype == torch.float64 else 1e-2
         moves = torch.eye(n, dtype=torch.float64) + step * torch.eye(n * n, dtype=torch.float64).view(-1, n, n)
         with torch.no_grad():
@@ -143,41 +146,27 @@ class CosetError:
         felt = felt[felt > 1e-5]  # what is not felt at all is not testable, and no yardstick
         return min(1.0, float(felt.min())) if len(felt) else 1.0
 
-    def _field_error(self, g: Tensor) -> Tensor:
-        both = halves(self.problem, self.x, g, self.psi)
-        miss, chance = (both.miss * self.weights).sum(1).mean(), (both.chance * self.weights).sum(1).mean()
-        shapes = tuple(self.psi.shape[-self.size :]), tuple(self.x.shape[-self.size :])
-        whole, seen = self.problem.window(shapes[0]).sum(), self.problem.window(shapes[0], g, shapes[1]).sum()
-        if seen < _SEEN * whole:  # nearly all has left the patch: a large miss was only not seen
-            return torch.ones_like(miss)
+    def _field_errors(self, g: Tensor) -> Tensor:
+        miss, chance, _ = (self.fields.elements(g) * self.weights).sum(-1).mean(-1).unbind(1)  # each (M,)
+        seen = self.fields.seen(g)
         # Where nothing moves, as under the identity, there is nothing to miss.
-        return torch.where(chance > 1e-9 * self.chance, miss / chance.clamp_min(1e-300), 0.0)
+        errors = torch.where(chance > 1e-9 * self.chance, miss / chance.clamp_min(1e-300), 0.0)
+        # Nearly all has left the patch: a large miss was only not seen.
+        return torch.where(seen < _SEEN, 1.0, errors)
 
-    def _field_normal(self, c: Tensor, step: float = 2e-2) -> tuple[Tensor, Tensor, Tensor]:
+    def _field_normal(self, c: Tensor, step: float = 2e-2) -> Normal:
+        """Least squares on misses in units of what moves, which is that of all charts together."""
         n = self.size
-        rows = []
-        for k in range(-1, n * n):
-            move = torch.zeros(n * n, dtype=torch.float64)
-            if k >= 0:
-                move[k] = step
-            g = unit_determinant(c @ (torch.eye(n, dtype=torch.float64) + move.view(n, n)))
-            with torch.no_grad():
-                rows.append(self._field_misses(g))
-        base, slopes = rows[0], (torch.stack(rows[1:]) - rows[0]) / step
-        count = len(base)
-        return self._field_error(unit_determinant(c)), slopes @ base / count, slopes @ slopes.mT / count
-
-    def _field_misses(self, g: Tensor) -> Tensor:
-        problem = self.problem
-        d = self.size
-        left = problem.psi(problem.action.on_input(g, self.x))
-        right = problem.action.on_output(g, self.psi)
-        mask = problem.window(tuple(left.shape[-d:]), g, tuple(self.x.shape[-d:])).to(left.dtype)
-        root = (mask / mask.mean().clamp_min(1e-9)).sqrt()
-        weight = (self.weights * len(self.weights)).sqrt().to(left.dtype)[:, None]
-        moved = ((left - self.psi) * root).square().mean() + ((right - self.psi) * root).square().mean()
-        miss = ((left - right) * root).flatten(2) * weight
-        return (miss / moved.clamp_min(1e-30).sqrt()).flatten().double()
+        moves = torch.cat([torch.zeros(1, n * n), step * torch.eye(n * n)]).double().view(-1, n, n)
+        g = unit_determinant(c[:, None] @ (torch.eye(n, dtype=torch.float64) + moves))  # (M, p + 1, n, n)
+        # Inner products of the first miss and of the differences from it, and what moves; sums over blocks.
+        products, moved, count = self.fields.misses(g, (self.weights * len(self.weights)).sqrt())
+        unit = 1 / (moved / count).clamp_min(1e-30).sqrt()  # (M, p + 1)
+        # The slope along k is (u_k d_k + (u_k - u_0) r_0) / step, with d_k = r_k - r_0.
+        mix = torch.diag_embed(unit)
+        mix[:, 1:, 0] = unit[:, 1:] - unit[:, :1]
+        inner = mix @ products @ mix.mT / count
+        return Normal(self(unit_determinant(c)), inner[:, 1:, 0] / step, inner[:, 1:, 1:] / step**2)
 
 
 def _widest(problem: Problem, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 __all__ = ["Coverage", "Neighbours"]
 
+from copy import copy
+
 import torch
 from torch import Tensor
 
 from atlasd.discovery.problem import Problem
+
+_ROWS = 4000
 
 
 class Coverage:
@@ -27,7 +31,48 @@ class Coverage:
         self.problem, self.charts = problem, charts
         rows = self._rows(x)
         generator = torch.Generator().manual_seed(0)
-        rows = rows[torch.randperm(len(rows), generator=generator)[:4000]]
+        self._learn(rows[torch.randperm(len(rows), generator=generator)[:_ROWS]], explained)
+
+    @classmethod
+    def of(cls, problem: Problem, index: Tensor, charts: Tensor | None = None, explained: float = 0.999) -> Coverage:
+        """The same from numbers of samples, `(B,)`, read block by block: memory does not grow with the charts.
+
+        Arguments:
+            problem: Action, window and data.
+            index: Samples as the predictor knows them.
+            charts: Numbers of the charts that count, all by default.
+            explained: Share of the variance that the principal directions keep.
+        """
+        made = cls.__new__(cls)
+        made.problem, made.charts = problem, charts
+        count = problem.charts if charts is None else len(charts)
+        pick = torch.randperm(len(index) * count, generator=torch.Generator().manual_seed(0))[:_ROWS]
+        rows: Tensor | None = None
+        first = 0
+        for block in problem.blocks():
+            part = made.part(block)
+            if part.charts is not None and not len(part.charts):
+                continue
+            x = part._rows(part.problem.patches(index))
+            rows = x.new_zeros(len(pick), x.shape[1]) if rows is None else rows
+            width = len(x) // len(index)  # row b * count + k is chart k of sample b
+            mine = (pick % count >= first) & (pick % count < first + width)
+            rows[mine] = x[(pick[mine] // count) * width + pick[mine] % count - first]
+            first += width
+        assert rows is not None
+        made._learn(rows, explained)
+        return made
+
+    def part(self, charts: range) -> Coverage:
+        """What one block of charts needs to measure its moved inputs."""
+        other = copy(self)
+        other.problem = self.problem.part(charts)
+        if self.charts is not None:
+            inside = (self.charts >= charts.start) & (self.charts < charts.stop)
+            other.charts = self.charts[inside] - charts.start
+        return other
+
+    def _learn(self, rows: Tensor, explained: float) -> None:
         half = len(rows) // 2
         self.mean = rows[:half].mean(0)
         _, s, v = torch.linalg.svd(rows[:half] - self.mean, full_matrices=False)
@@ -36,7 +81,8 @@ class Coverage:
         self.frame = v[: min(rank, max(half // 4, 1))]
         # Whitened radius: an input may also leave the data along directions that the data do have.
         self.spread = (rows[:half] - self.mean).matmul(self.frame.mT).std(0).clamp_min(1e-12)
-        rest, radius = self._measure(rows[half:])
+        left, total, radius = self._measure(rows[half:])
+        rest = left / total.mean().clamp_min(1e-300)
         self.rest = rest.mean().clamp_min(1e-12)
         self.radius = radius.quantile(0.5).clamp_min(1e-12) if len(radius) else torch.tensor(1.0)
 
@@ -52,21 +98,34 @@ class Coverage:
         disc = (grid.square().sum(0) <= 0.6).flatten()
         return x.flatten(0, 1).flatten(-d)[..., disc].flatten(1).float()
 
-    def _measure(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _measure(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         centred = rows - self.mean
         inside = centred @ self.frame.mT
         total = centred.square().sum(-1)
-        rest = (total - inside.square().sum(-1)).clamp_min(0.0) / total.mean().clamp_min(1e-300)
-        return rest, (inside / self.spread).square().mean(-1)
+        left = (total - inside.square().sum(-1)).clamp_min(0.0)
+        return left, total, (inside / self.spread).square().mean(-1)
+
+    def drift(self, moved: Tensor) -> Tensor:
+        """What moved inputs `(B, K, *in)` leave unexplained, their squares and radii, with shape `(3, B, K)`."""
+        return torch.stack(self._measure(self._rows(moved))).unflatten(1, (len(moved), -1))
 
     def best(self, moved: Tensor, count: int) -> Tensor:
         """Numbers of the `count` samples of moved inputs `(B, K, *in)` that are explained best."""
-        rest, _ = self._measure(self._rows(moved))
-        return rest.reshape(len(moved), -1).mean(1).argsort()[:count]
+        return self.best_of(self.drift(moved), count)
+
+    @staticmethod
+    def best_of(drift: Tensor, count: int) -> Tensor:
+        """The same from what `drift` gave."""
+        return (drift[0] / drift[1].mean().clamp_min(1e-300)).mean(1).argsort()[:count]
 
     def __call__(self, moved: Tensor) -> float:
         """Coverage of moved inputs `(B, K, *in)`, from 0 to 1."""
-        rest, radius = self._measure(self._rows(moved))
+        return self.score(self.drift(moved))
+
+    def score(self, drift: Tensor) -> float:
+        """The same from what `drift` gave."""
+        left, total, radius = drift.flatten(1)
+        rest = left / total.mean().clamp_min(1e-300)
         kept = float((self.rest + 1e-3) / (rest.mean() + 1e-3))
         near = float((3 * self.radius) / radius.quantile(0.5).clamp_min(1e-12))
         return max(0.0, min(1.0, kept)) * max(0.0, min(1.0, near))

@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.func import jvp, vjp, vmap
 
 from atlasd.discovery.problem import Problem, Split
-from atlasd.runtime.progress import Progress, Silent
+from atlasd.runtime.executor import About, Shared, current_workers
+from atlasd.runtime.progress import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,21 +67,28 @@ def accumulate(
     """
     index = problem.indices(split)
     index = index[: len(index) if limit is None else limit]
-    one = _field_gram if problem.is_field else _vector_gram
-    parts = [list(part.split(batch)) for part in index.tensor_split(min(shards, len(index)))]
-    residual, chance = [], []
-    for part in (progress or Silent()).track(parts, "first order"):
-        sums: tuple[Tensor, ...] | None = None
-        for piece in part:
-            values = one(problem, problem.patches(piece))
-            sums = values if sums is None else tuple(a + b for a, b in zip(sums, values, strict=True))
-        assert sums is not None
-        count = sum(len(piece) for piece in part)
-        r, d = (_finish_field if problem.is_field else _finish_vector)(problem, sums, count)
-        residual.append(r)
-        chance.append(d)
-    counts = torch.tensor([sum(len(piece) for piece in part) for part in parts])
-    return Gram(torch.stack(residual), torch.stack(chance), counts)
+    parts = index.tensor_split(min(shards, len(index)))
+    blocks = problem.blocks()
+    shared = [Shared(problem.part(block)) for block in blocks]
+    # Shard by shard: what arrives is small, and is put together in the same order whoever computed it.
+    tasks = [(block, part, batch) for part in parts for block in shared]
+    names = [About(block, shard) for shard in range(len(parts)) for block in blocks]
+    done = current_workers().stream(shard_gram, tasks, names, progress=progress, label="first order")
+    rows = list(zip(*[done] * len(blocks), strict=True))
+    residual, chance = (torch.stack([torch.cat([pair[i] for pair in row]) for row in rows]) for i in range(2))
+    return Gram(residual, chance, torch.tensor([len(part) for part in parts]))
+
+
+def shard_gram(problem: Shared[Problem], index: Tensor, batch: int) -> tuple[Tensor, Tensor]:
+    """Residual and chance of one shard of samples for one block of charts, each `(K, n^2, n^2)`."""
+    one = _field_gram if problem.value.is_field else _vector_gram
+    sums: tuple[Tensor, ...] | None = None
+    for piece in index.split(batch):
+        values = one(problem.value, problem.value.patches(piece))
+        sums = values if sums is None else tuple(a + b for a, b in zip(sums, values, strict=True))
+    assert sums is not None
+    finish = _finish_field if problem.value.is_field else _finish_vector
+    return finish(problem.value, sums, len(index))
 
 
 def _field_gram(problem: Problem, x: Tensor) -> tuple[Tensor, ...]:

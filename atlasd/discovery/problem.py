@@ -14,6 +14,8 @@ from torch import Tensor
 
 from atlasd.geometry.actions import Action, GridAction
 from atlasd.geometry.resample import pixel_grid
+from atlasd.prediction.predictor import has_parts, part_of
+from atlasd.prediction.samples import Inputs, chart_blocks
 
 Split = Literal["search", "test"]
 
@@ -87,6 +89,31 @@ class Problem:
         """Which charts stand apart `(K,)`: their errors `(K,)` are larger than a poor predictor explains."""
         noise = torch.zeros(self.charts, dtype=torch.float64) if self.noise is None else self.noise
         return (errors > noise.clamp_min(0.1)) | (noise > 0.9)
+
+    def blocks(self) -> list[range]:
+        """Charts as they are worked on together: blocks of fixed size, where the map knows its parts."""
+        known = self.is_field and has_parts(self.outputs) and isinstance(self.patches, Inputs)
+        return chart_blocks(self.charts) if known else [range(self.charts)]
+
+    def part(self, charts: range) -> Problem:
+        """The problem of one block of charts, without lists of samples and targets: small enough to be sent."""
+        none = self.search[:0]
+        if len(charts) == self.charts:
+            return replace(self, search=none, test=none, targets=None)
+        assert isinstance(self.patches, Inputs)
+        keep = slice(charts.start, charts.stop)
+        return replace(
+            self,
+            outputs=part_of(self.outputs, charts),
+            patches=self.patches.part(charts),
+            pointwise=None if self.pointwise is None else part_of(self.pointwise, charts),
+            weights=None if self.weights is None else self.weights[keep],
+            noise=None if self.noise is None else self.noise[keep],
+            charts=len(charts),
+            search=none,
+            test=none,
+            targets=None,
+        )
 
     def with_weights(self, weights: Tensor) -> Problem:
         """The same problem with other weights of the charts."""

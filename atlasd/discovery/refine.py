@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["FLOOR", "FiniteCriterion", "minimise", "scaled"]
+__all__ = ["FLOOR", "Criterion", "FiniteCriterion", "minimise", "scaled", "weigh_sizes"]
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -82,8 +83,7 @@ class FiniteCriterion:
         with torch.no_grad():
             moved = (self.problem.action.on_input(torch.matrix_exp(t * a), self.x) for t in self.steps)
             weights = torch.tensor([self.coverage(m) for m in moved], dtype=torch.float64)
-        weights = weights.pow(4) + 1e-6  # a size that nothing covers still breaks ties
-        return weights / weights.sum()
+        return weigh_sizes(weights)
 
     def measure(self, a: Tensor) -> tuple[Tensor, Tensor]:
         """Miss and chance of every size, sample and chart, each with shape `(T, B, K)`."""
@@ -129,6 +129,25 @@ class FiniteCriterion:
         return Linearised(*(torch.stack([p[i] for p in parts]).sum(0) for i in range(3)))
 
 
+def weigh_sizes(coverages: Tensor) -> Tensor:
+    """Weights `(*, T)` with sum 1 from the coverages of sizes."""
+    weights = coverages.pow(4) + 1e-6  # a size that nothing covers still breaks ties
+    return weights / weights.sum(-1, keepdim=True)
+
+
+class Criterion(Protocol):
+    """What a descent asks: `FiniteCriterion`, or the same for blocks of charts."""
+
+    def size_weights(self, a: Tensor) -> Tensor:
+        """Weights of the sizes for one generator, `(T,)`."""
+
+    def errors(self, a: Tensor, sizes: Tensor) -> Tensor:
+        """Error of every sample and chart, `(B, K)`."""
+
+    def linearise(self, a: Tensor, directions: Tensor, sizes: Tensor) -> Linearised:
+        """First-order model of the errors."""
+
+
 def _square(z: Tensor) -> Tensor:
     return z.double().square().sum(-1)
 
@@ -147,7 +166,7 @@ def pooled(errors: Tensor, weights: Tensor) -> Tensor:
 
 
 def minimise(
-    criterion: FiniteCriterion,
+    criterion: Criterion,
     start: Tensor,
     subspace: Tensor,
     weights: Tensor,

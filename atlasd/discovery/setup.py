@@ -16,11 +16,12 @@ from atlasd.discovery.verdict import Gates
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction, window_radius
 from atlasd.geometry.atlas import Atlas
-from atlasd.prediction.fit import AutoPredictor
+from atlasd.prediction.fit import fit_recipe
 from atlasd.prediction.oracle import oracle_predictor
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, compared
-from atlasd.prediction.samples import Samples, split_indices
+from atlasd.prediction.samples import Inputs, Samples, split_indices
 from atlasd.prediction.trivial import PointwisePart, fit_pointwise
+from atlasd.runtime.executor import About, Shared, current_workers
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
@@ -60,8 +61,7 @@ def prepare(
         fitted = oracle_predictor(function, samples)
         search = torch.cat([train, search])
     else:
-        recipe = AutoPredictor() if predictor is None else predictor
-        fitted = recipe.fit(samples, train, search, seed=seed, progress=progress)
+        fitted = fit_recipe(predictor, samples, train, search, seed=seed, progress=progress)
     radii = samples.atlas.radii
     if not samples.is_field:
         radius = None
@@ -79,7 +79,7 @@ def prepare(
         outputs=compared(fitted.function, fitted.classes),
         action=action,
         size=samples.size,
-        patches=samples.inputs,
+        patches=Inputs(samples),
         search=search,
         test=test,
         charts=len(samples.atlas),
@@ -128,17 +128,36 @@ def _check_rho(name: str, rho: Representation | None, size: int, channels: int) 
 
 def _tested(problem: Problem, fitted: FittedPredictor) -> tuple[Problem, Gates]:
     """The problem without its pointwise part, and the gates."""
-    index = problem.search[:128]
-    parts = index.split(32)
-    plain = isinstance(problem.action, GridAction) and problem.action.rho_in is None and problem.action.rho_out is None
+    index, blocks = problem.search[:128], problem.blocks()
+    parts = current_workers().map(
+        _without_pointwise, [(Shared(problem.part(b)), index) for b in blocks], [About(b) for b in blocks]
+    )
+    found = [pointwise for pointwise, _ in parts if pointwise is not None]
+    problem = replace(problem, pointwise=PointwisePart.join(found) if found else None)
+    total, left, count, level = torch.stack([sums for _, sums in parts]).sum(0).tolist()
+    scale = max(level / problem.charts, 1e-30)
+    # Rounding alone leaves about 1e-12 of the square of the values.
+    constant = total / max(count, 1) <= 1e-10 * scale * scale
+    share = 0.0 if constant else left / max(total, 1e-300)
+    saturated = bool(fitted.classes) and total / max(count, 1) < 1e-5
+    return problem, Gates(skill=fitted.skill, testable=share, saturated=saturated)
+
+
+def _without_pointwise(shared: Shared[Problem], index: Tensor) -> tuple[PointwisePart | None, Tensor]:
+    """The pointwise part of a block of charts, and sums `(4,)`.
+
+    These are over outputs: squares, squares of what the pointwise part leaves, numbers, and the level of each chart.
+    """
+    problem, action = shared.value, shared.value.action
+    plain = isinstance(action, GridAction) and action.rho_in is None and action.rho_out is None
 
     def pairs() -> Iterator[tuple[Tensor, Tensor]]:
-        for part in parts:
+        for part in index.split(32):
             x = problem.patches(part)
             with torch.no_grad():
                 yield x, problem.outputs(x)
 
-    pointwise: PointwisePart | None = fit_pointwise(pairs) if plain else None
+    pointwise = fit_pointwise(pairs) if plain else None
     problem = replace(problem, pointwise=pointwise)
     total, left, count = 0.0, 0.0, 0
     mean: Tensor | None = None
@@ -151,9 +170,5 @@ def _tested(problem: Problem, fitted: FittedPredictor) -> tuple[Problem, Gates]:
             (rest - rest.mean()).square().sum() if pointwise is not None else (y.double() - mean).square().sum()
         )
         count += y.numel()
-    scale = max(abs(float(mean.abs().mean())) if mean is not None else 0.0, 1e-30)
-    # Rounding alone leaves about 1e-12 of the square of the values.
-    constant = total / max(count, 1) <= 1e-10 * scale * scale
-    share = 0.0 if constant else left / max(total, 1e-300)
-    saturated = bool(fitted.classes) and total / max(count, 1) < 1e-5
-    return problem, Gates(skill=fitted.skill, testable=share, saturated=saturated)
+    level = 0.0 if mean is None else float(mean.abs().mean()) * problem.charts
+    return pointwise, torch.tensor([total, left, count, level], dtype=torch.float64)

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery import gram
+from atlasd.discovery.blocks import ChartCriterion
 from atlasd.discovery.coverage import Coverage
 from atlasd.discovery.problem import Problem
-from atlasd.discovery.refine import FLOOR, FiniteCriterion, minimise, pooled, scaled
+from atlasd.discovery.refine import FLOOR, minimise, pooled, scaled
 from atlasd.discovery.search import Found
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Progress
@@ -83,10 +84,9 @@ class SpectralSearch:
         blurred = len(near) == 0 or (problem.charts > 1 and float(values[0]) > 0.1)
         everything = _orthonormal(directions).reshape(-1, n, n)
         span = everything if blurred else _orthonormal(near).reshape(-1, n, n)
-        x = problem.patches(problem.search[: self.samples])
-        known = problem.patches(problem.search[:64])
-        cover = Coverage(problem, known)
-        criterion = FiniteCriterion(problem, x, self.sizes, cover)
+        index, known = problem.search[: self.samples], problem.search[:64]
+        cover = Coverage.of(problem, known)
+        criterion = ChartCriterion(problem, index, self.sizes, cover)
         weights = problem.chart_weights()
         found: list[Tensor] = []
         own: Tensor | None = None
@@ -102,16 +102,15 @@ class SpectralSearch:
                 lone = problem.apart(errors.exp())
                 if bool(lone.any()) and not bool(lone.all()):
                     weights = torch.where(lone, 0.0, weights)
-                    cover = Coverage(problem, known, (~lone).nonzero().flatten())
-                    criterion = FiniteCriterion(problem, x, self.sizes, cover)
+                    cover = Coverage.of(problem, known, (~lone).nonzero().flatten())
+                    criterion = ChartCriterion(problem, index, self.sizes, cover)
                     a, errors = minimise(criterion, a, rest, weights)
-                few = FiniteCriterion(problem, x[:12], self.sizes, cover)
-                own, _ = minimise(few, a, rest, weights, apart=True, iterations=3)
+                own, _ = minimise(criterion.few(12, self.sizes), a, rest, weights, apart=True, iterations=3)
             if self.generators is None and float(errors.exp() @ weights / weights.sum()) > 2 * self.tolerance + FLOOR:
                 break
             if not found:
-                x = self._covered(problem, cover, a)
-                criterion = FiniteCriterion(problem, x, self.sizes, cover)
+                index = self._covered(problem, cover, a)
+                criterion = ChartCriterion(problem, index, self.sizes, cover)
                 a, _ = minimise(criterion, a, rest, weights, iterations=4)
             # The candidates led here; the last steps may leave their span, which first order knows only roughly.
             if len(span) < len(everything):
@@ -131,14 +130,13 @@ class SpectralSearch:
         )
 
     def _covered(self, problem: Problem, cover: Coverage, a: Tensor) -> Tensor:
-        """Of three times as many samples, those that the largest turn along `a` leaves where the predictor was."""
-        pool = problem.patches(problem.search[: 3 * self.samples])
-        with torch.no_grad():
-            moved = problem.action.on_input(torch.matrix_exp(max(self.sizes) * a), pool)
-        return pool[cover.best(moved, self.samples)]
+        """Of three times as many samples, the numbers of those that the largest turn along `a` leaves with the data."""
+        pool = problem.search[: 3 * self.samples]
+        drift = ChartCriterion(problem, pool, self.sizes, cover).drift(torch.matrix_exp(max(self.sizes) * a)[None])
+        return pool[cover.best_of(drift[0], self.samples)]
 
     def _start(
-        self, criterion: FiniteCriterion, span: Tensor, weights: Tensor, generator: torch.Generator, hints: Tensor
+        self, criterion: ChartCriterion, span: Tensor, weights: Tensor, generator: torch.Generator, hints: Tensor
     ) -> Tensor:
         """The best of the axes of the span, their sums and differences, hints of charts, and random directions."""
         s = len(span)
@@ -150,8 +148,9 @@ class SpectralSearch:
             mixes += [eye[i] + eye[j], eye[i] - eye[j], random, hints @ span.flatten(1).mT]
         combined = torch.einsum("ms,sij->mij", torch.cat(mixes), span)
         trials = [scaled(a) for a in combined if float(a.norm()) > 1e-6]
-        few = FiniteCriterion(criterion.problem, criterion.x[:12], (0.6, 1.5), criterion.coverage)
-        scores = [float(pooled(few.errors(a, few.size_weights(a)), weights)) for a in trials]
+        few = criterion.few(12, (0.6, 1.5))
+        errors = few.errors_of(trials, list(few.size_weights_of(trials)))
+        scores = [float(pooled(e, weights)) for e in errors]
         return trials[min(range(len(trials)), key=scores.__getitem__)]
 
 

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery import gram
+from atlasd.discovery.blocks import ChartCriterion
 from atlasd.discovery.coverage import Coverage, Neighbours
 from atlasd.discovery.problem import Problem
-from atlasd.discovery.refine import FiniteCriterion, scaled
+from atlasd.discovery.refine import scaled, weigh_sizes
 from atlasd.discovery.result import Decision, Direction
 
 MINIMUM_SKILL = 0.3
@@ -148,24 +149,11 @@ def _bootstrap(
     return (errors * share).sum(1) / share.sum(1)
 
 
-def _floor(criterion: FiniteCriterion, a: Tensor, chance: Tensor) -> Tensor:
+def _floor(criterion: ChartCriterion, a: Tensor, chance: Tensor) -> Tensor:
     """What interpolation alone would miss at every size, relative to chance: half of a move there and back."""
-    problem = criterion.problem
-    if not problem.is_field:
-        return torch.zeros(len(criterion.steps), dtype=torch.float64)
-    d = problem.size
-    x, p = criterion.x[:8], criterion.p[:8]
-    floors = []
-    for t, level in zip(criterion.steps, chance, strict=True):
-        g = torch.matrix_exp(t * a)
-        with torch.no_grad():
-            back = problem.psi(problem.action.on_input(torch.linalg.inv(g), problem.action.on_input(g, x)))
-        # There and back needs room twice; only the inner disc has it.
-        window = problem.window(tuple(p.shape[-d:]), g @ g, tuple(x.shape[-d:])).to(p.dtype)
-        size = ((back - p).square() * window).flatten(2).sum(-1).double() / window.sum().clamp_min(1e-9)
-        floors.append((0.5 * size.mean(0) / level.mean(0).clamp_min(1e-300)).median())
+    floors = (criterion.there_and_back(a) / chance.mean(1).clamp_min(1e-300)).median(1).values
     # Never more than a small part of the tolerance: a floor must not hide a broken symmetry.
-    return torch.stack(floors).clamp_max(0.02)
+    return floors.clamp_max(0.02)
 
 
 def field_evidence(
@@ -179,20 +167,18 @@ def field_evidence(
     samples: int = 48,
 ) -> list[Evidence]:
     """Finite-size evidence for each generator on held-out samples."""
-    x = problem.patches(problem.test[:samples])
-    cover = Coverage(problem, problem.patches(problem.search[:64]), weights.nonzero().flatten())
-    criterion = FiniteCriterion(problem, x, sizes, cover)
-    variance = (criterion.p - criterion.p.mean(0)).double().square().flatten(2).mean(-1).mean(0)
+    cover = Coverage.of(problem, problem.search[:64], weights.nonzero().flatten())
+    criterion = ChartCriterion(problem, problem.test[:samples], sizes, cover)
+    variance = criterion.variance()
     evidence = []
     for a in basis:
         a = scaled(a)
         miss, chance = criterion.measure(a)
-        share = criterion.size_weights(a)
+        coverages = criterion.coverages([a])[0]
+        share = weigh_sizes(coverages)
         floor = _floor(criterion, a, chance)
         ratio = (miss.mean(1) / chance.mean(1).clamp_min(1e-300) - floor[:, None]).clamp_min(0.0)  # (T, K)
         charts = share @ ratio
-        with torch.no_grad():
-            coverage = max(cover(problem.action.on_input(torch.matrix_exp(t * a), x)) for t in criterion.steps)
         by_size = (ratio @ weights / weights.sum()).reshape(len(sizes), 2).amax(-1)
         held = [s for s, e in zip(sizes, by_size.tolist(), strict=True) if e <= tolerance]
         evidence.append(
@@ -201,7 +187,7 @@ def field_evidence(
                 draws=_bootstrap(miss, chance, share, weights, floor, seed),
                 chance=float((chance.mean(1) @ weights / weights.sum()).mean()),
                 moved=float((chance.mean(1) / variance.clamp_min(1e-300)).mean()),
-                coverage=coverage,
+                coverage=float(coverages.max()),
                 extent=max(held) if held else None,
                 charts=charts,
             )
@@ -282,41 +268,46 @@ def element_evidence(
     problem: Problem, elements: Tensor, weights: Tensor, *, seed: torch.Generator, samples: int = 48
 ) -> list[Evidence]:
     """Evidence for single group elements: the same criterion at one g."""
-    samples = samples if problem.is_field else 2048
-    x = problem.patches(problem.test[:samples])
-    cover = Coverage(problem, problem.patches(problem.search[: 64 if problem.is_field else samples]))
-    with torch.no_grad():
-        p = problem.psi(x)
-    d = problem.size
-    spread = (p - p.mean(0)).double().square()
+    if problem.is_field:
+        cover = Coverage.of(problem, problem.search[:64])
+        criterion = ChartCriterion(problem, problem.test[:samples], (), cover)
+        rows = [
+            (miss, torch.maximum(chance, 0.05 * spread.mean()), cover.score(drift))
+            for (miss, chance, spread), drift in zip(
+                criterion.elements(elements), criterion.drift(elements), strict=True
+            )
+        ]
+    else:
+        rows = _vector_elements(problem, elements)
+    one, none = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
     evidence = []
-    for g in elements:
-        with torch.no_grad():
-            moved = problem.action.on_input(g.to(x.dtype) if not problem.is_field else g, x)
-            left, right = problem.psi(moved), problem.action.on_output(g.to(p.dtype), p)
-        if problem.is_field:
-            window = problem.window(tuple(p.shape[-d:]), g, tuple(x.shape[-d:])).to(p.dtype)
-
-            def size(z: Tensor, window: Tensor = window) -> Tensor:
-                return (z.square() * window).flatten(2).sum(-1).double() / window.sum().clamp_min(1e-9)
-
-            miss, chance = size(left - right), size(left - p) + size(right - p)
-            chance = torch.maximum(chance, 0.05 * size(p - p.mean(0)).mean())
-        else:
-            miss = (left - right).double().square().flatten(2).sum(-1).nan_to_num(float("inf"))
-            chance = (2 * spread.flatten(2).sum(-1).mean()).expand_as(miss)
-        one = torch.ones(1, dtype=torch.float64)
-        draws = _bootstrap(miss[None], chance[None], one, weights, torch.zeros(1, dtype=torch.float64), seed)
+    for miss, chance, coverage in rows:
         charts = miss.mean(0) / chance.mean(0).clamp_min(1e-300)
         evidence.append(
             Evidence(
-                float(charts @ weights / weights.sum()),
-                draws,
-                float(chance.mean()),
-                1.0,
-                cover(moved),
-                None,
-                charts,
+                error=float(charts @ weights / weights.sum()),
+                draws=_bootstrap(miss[None], chance[None], one, weights, none, seed),
+                chance=float(chance.mean()),
+                moved=1.0,
+                coverage=coverage,
+                extent=None,
+                charts=charts,
             )
         )
     return evidence
+
+
+def _vector_elements(problem: Problem, elements: Tensor, samples: int = 2048) -> list[tuple[Tensor, Tensor, float]]:
+    """Miss and chance `(B, 1)` and coverage of every element."""
+    x = problem.patches(problem.test[:samples])
+    cover = Coverage(problem, problem.patches(problem.search[:samples]))
+    with torch.no_grad():
+        p = problem.psi(x)
+        spread = (p - p.mean(0)).double().square()
+        rows = []
+        for g in elements:
+            moved = problem.action.on_input(g.to(x.dtype), x)
+            miss = (problem.psi(moved) - problem.action.on_output(g.to(p.dtype), p)).double().square()
+            miss = miss.flatten(2).sum(-1).nan_to_num(float("inf"))
+            rows.append((miss, (2 * spread.flatten(2).sum(-1).mean()).expand_as(miss), cover(moved)))
+    return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AutoPredictor", "fit_predictor"]
+__all__ = ["AutoPredictor", "fit_predictor", "fit_recipe"]
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
+from atlasd.prediction.blocks import fit_blocks
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
 from atlasd.prediction.patch import PatchPredictor
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
@@ -35,23 +36,27 @@ class AutoPredictor:
     def fit(
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
-        """Fits the cheapest kind that has skill."""
+        """Fits the cheapest kind that has skill; all charts take the same."""
+
+        def fit(recipe: PredictorSpec) -> FittedPredictor:
+            return fit_blocks(recipe, samples, train, held_out, seed=seed, progress=progress)
+
         if not samples.is_field:
-            plain = MLPPredictor().fit(samples, train, held_out, seed=seed, progress=progress)
+            plain = fit(MLPPredictor())
             if samples.classes or plain.skill >= self.exact or plain.skill < 0.5:
                 return plain
             # Held-out data say whether layers that multiply fit better.
             gated = MLPPredictor(hidden=(48, 48, 48), gated=True)
-            other = gated.fit(samples, train, held_out, seed=seed, progress=progress)
+            other = fit(gated)
             return other if other.skill > plain.skill else plain
         if samples.classes:
-            return ConvPredictor().fit(samples, train, held_out, seed=seed, progress=progress)
-        linear = StencilPredictor().fit(samples, train, held_out, seed=seed, progress=progress)
+            return fit(ConvPredictor())
+        linear = fit(StencilPredictor())
         # The better charts tell whether the map is linear; the worse ones may lie over an obstacle.
         best = float(linear.chart_skill.quantile(0.75))
         if best >= self.enough or not samples.atlas.radii or float(linear.chart_skill.abs().max()) == 0.0:
             return linear
-        network = PatchPredictor().fit(samples, train, held_out, seed=seed, progress=progress)
+        network = fit(PatchPredictor())
         return network if network.skill > linear.skill else linear
 
 
@@ -89,5 +94,13 @@ def fit_predictor(
     if samples.y is None:
         raise InputError("`y` must be given to fit a predictor, got None.")
     train, search, _ = split_indices(len(samples), stream(seed, "split"))
-    recipe = AutoPredictor() if predictor is None else predictor
-    return recipe.fit(samples, train, search, seed=seed, progress=progress or Silent())
+    return fit_recipe(predictor, samples, train, search, seed=seed, progress=progress or Silent())
+
+
+def fit_recipe(
+    recipe: PredictorSpec | None, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
+) -> FittedPredictor:
+    """Carries out a recipe, by default that which chooses from the data, in blocks of charts."""
+    if recipe is None or isinstance(recipe, AutoPredictor):
+        return (recipe or AutoPredictor()).fit(samples, train, held_out, seed=seed, progress=progress)
+    return fit_blocks(recipe, samples, train, held_out, seed=seed, progress=progress)

@@ -5,8 +5,9 @@ from __future__ import annotations
 __all__ = ["ConvPredictor", "MLPPredictor"]
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,38 @@ from atlasd.prediction.skill import measure_skill
 from atlasd.prediction.train import Schedule, fit_network
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A kind of network with its shape: all but the weights.
+
+    Arguments:
+        kind: The class.
+        shape: Positional arguments.
+        options: Arguments by name.
+    """
+
+    kind: type[nn.Module]
+    shape: tuple[Any, ...]
+    options: Mapping[str, Any]
+
+    def __call__(self, generator: torch.Generator) -> nn.Module:
+        return self.kind(*self.shape, **self.options, generator=generator)
+
+
+@dataclass(frozen=True, eq=False)
+class _Untrained:
+    """Draws networks of the same shape, in the same units."""
+
+    make: Callable[[torch.Generator], nn.Module]
+    units: Mapping[str, Tensor]
+    precision: torch.dtype
+
+    def __call__(self, generator: torch.Generator) -> nn.Module:
+        other = self.make(generator).to(self.precision)
+        other.load_state_dict(self.units, strict=False)
+        return other.eval().requires_grad_(False)
 
 
 def fit_module(
@@ -44,11 +77,6 @@ def fit_module(
     skill = measure_skill(network, samples, train, held_out)
     units = {k: v for k, v in network.state_dict().items() if k in ("shift", "scale", "unit", "out_shift", "out_scale")}
 
-    def untrained(generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        other = make(generator).to(precision)
-        other.load_state_dict(units, strict=False)
-        return other.eval().requires_grad_(False)
-
     return FittedPredictor(
         function=network,
         kind=kind,
@@ -59,7 +87,7 @@ def fit_module(
         samples=len(train),
         seconds=time.perf_counter() - started,
         curves=curves,
-        untrained=untrained,
+        untrained=_Untrained(make, units, precision),
     )
 
 
@@ -102,13 +130,9 @@ class ConvPredictor:
             raise InputError(
                 "`atlas` must be given for a ConvPredictor: a chart needs a margin; use Atlas.at or Atlas.grid."
             )
-
-        def make(generator: torch.Generator) -> nn.Module:
-            return ChartConv(
-                len(samples.atlas), x.shape[2], outputs, shape,
-                hidden=self.hidden, depth=layers, kernel=self.kernel,
-                residual=self.residual, smooth=self.smooth, generator=generator,
-            )  # fmt: skip
+        options = {"hidden": self.hidden, "depth": layers, "kernel": self.kernel}
+        options |= {"residual": self.residual, "smooth": self.smooth}
+        make = Architecture(ChartConv, (len(samples.atlas), x.shape[2], outputs, shape), options)
 
         return fit_module(
             make, samples, train, held_out, self.schedule,
@@ -138,13 +162,10 @@ class MLPPredictor:
             raise InputError(
                 "`predictor` must not be an MLPPredictor for fields; use StencilPredictor or ConvPredictor."
             )
-        inputs = samples.x[0].numel()
+        inputs = samples.x.shape[1:].numel()
         assert samples.y is not None
         outputs = samples.classes or samples.y.shape[-1]
-
-        def make(generator: torch.Generator) -> nn.Module:
-            return VectorMLP(inputs, outputs, hidden=self.hidden, gated=self.gated, generator=generator)
-
+        make = Architecture(VectorMLP, (inputs, outputs), {"hidden": self.hidden, "gated": self.gated})
         return fit_module(
             make, samples, train, held_out, self.schedule,
             kind=f"MLP {'-'.join(map(str, self.hidden))}", reach=0.0, seed=seed, progress=progress,

@@ -5,12 +5,14 @@ from __future__ import annotations
 __all__ = ["oracle_predictor"]
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from atlasd.errors import InputError
+from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.charts import PlaneChart, WholeChart
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
@@ -28,19 +30,8 @@ def oracle_predictor(function: Callable[[Tensor], Tensor], samples: Samples) -> 
     """
     shape = tuple(samples.x.shape[2:]) if samples.is_field else ()
 
-    def on_vectors(x: Tensor) -> Tensor:
-        y = function(x.flatten(0, 1))
-        if not isinstance(y, Tensor) or y.ndim == 0 or len(y) != x.shape[0] * x.shape[1]:
-            got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-            raise InputError(f"`function` must return one output tensor per sample, (N,) or (N, outputs), got {got}.")
-        return (y.unsqueeze(-1) if y.ndim == 1 else y).unflatten(0, x.shape[:2])
-
-    def on_fields(x: Tensor) -> Tensor:
-        return torch.stack(
-            [_through(function, chart, x[:, k], shape) for k, chart in enumerate(samples.atlas.charts)], 1
-        )
-
-    wrapped = on_fields if samples.is_field else on_vectors
+    wrapped: OnFields | OnVectors
+    wrapped = OnFields(function, samples.atlas, shape) if samples.is_field else OnVectors(function)
     try:
         with torch.no_grad():
             y = wrapped(samples.inputs(torch.arange(2)))
@@ -61,6 +52,37 @@ def oracle_predictor(function: Callable[[Tensor], Tensor], samples: Samples) -> 
         reach=float(radii[0] - radii[1]) if radii else 0.0,
         samples=0,
     )
+
+
+@dataclass(frozen=True)
+class OnVectors:
+    """A function of vectors, seen as one chart."""
+
+    function: Callable[[Tensor], Tensor]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y = self.function(x.flatten(0, 1))
+        if not isinstance(y, Tensor) or y.ndim == 0 or len(y) != x.shape[0] * x.shape[1]:
+            got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+            raise InputError(f"`function` must return one output tensor per sample, (N,) or (N, outputs), got {got}.")
+        return (y.unsqueeze(-1) if y.ndim == 1 else y).unflatten(0, x.shape[:2])
+
+
+@dataclass(frozen=True)
+class OnFields:
+    """A function of whole fields, seen through every chart."""
+
+    function: Callable[[Tensor], Tensor]
+    atlas: Atlas
+    shape: tuple[int, ...]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        charts = enumerate(self.atlas.charts)
+        return torch.stack([_through(self.function, chart, x[:, k], self.shape) for k, chart in charts], 1)
+
+    def part(self, charts: range) -> OnFields:
+        """The same through some of the charts."""
+        return OnFields(self.function, self.atlas.select(charts), self.shape)
 
 
 def _through(function: Callable[[Tensor], Tensor], chart: object, patch: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["PatchPredictor"]
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -82,10 +82,6 @@ class PatchPredictor:
         network.requires_grad_(False)
         skill = measure_skill(network, samples, train, held_out)
 
-        def untrained(generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-            other = _Patch(x[:, :256], y[:, :256], width, shape, self.components, self.hidden, generator)
-            return other.requires_grad_(False)
-
         return FittedPredictor(
             function=network,
             kind=f"perceptron on {width}-pixel patches",
@@ -94,7 +90,7 @@ class PatchPredictor:
             reach=float(width // 2),
             samples=len(train),
             seconds=time.perf_counter() - started,
-            untrained=untrained,
+            untrained=_Untrained(x[:, :256].clone(), y[:, :256].clone(), width, shape, self.components, self.hidden),
         )
 
     def _train(
@@ -248,3 +244,19 @@ class _Patch(nn.Module):
         pixel = centre_crop(x, self.shape).movedim((1, 2), (0, -1)).flatten(1, -2)
         y = self._outputs(components, self._with_cube(components, pixel))
         return y.unflatten(1, (b, *self.shape)).movedim((0, -1), (1, 2))
+
+
+@dataclass(frozen=True, eq=False)
+class _Untrained:
+    """Draws networks of the same shape; units come from a few of the data."""
+
+    x: Tensor
+    y: Tensor
+    width: int
+    shape: tuple[int, ...]
+    components: int
+    hidden: tuple[int, ...]
+
+    def __call__(self, generator: torch.Generator) -> _Patch:
+        made = _Patch(self.x, self.y, self.width, self.shape, self.components, self.hidden, generator)
+        return made.requires_grad_(False)

@@ -6,13 +6,15 @@ __all__ = ["FittedPredictor", "Predictor", "PredictorSpec"]
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from atlasd.prediction.samples import Samples
 from atlasd.runtime.progress import Progress
+
+T = TypeVar("T")
 
 
 class Predictor(Protocol):
@@ -60,7 +62,32 @@ class FittedPredictor:
 
 def compared(function: Callable[[Tensor], Tensor], classes: int) -> Callable[[Tensor], Tensor]:
     """The function itself, or its probabilities where it gives class logits on axis 2."""
-    return (lambda x: torch.softmax(function(x), dim=2)) if classes else function
+    return Probabilities(function) if classes else function
+
+
+@dataclass(frozen=True, eq=False)
+class Probabilities:
+    """Class probabilities of a function that gives logits on axis 2."""
+
+    function: Callable[[Tensor], Tensor]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.softmax(self.function(x), dim=2)
+
+    def part(self, charts: range) -> Probabilities:
+        """Those of some of the charts; the function must have parts."""
+        return Probabilities(part_of(self.function, charts))
+
+
+def part_of(function: Callable[..., T], charts: range) -> Callable[..., T]:
+    """The function of some of the charts, where it knows its parts."""
+    return function.part(charts)  # type: ignore[attr-defined]
+
+
+def has_parts(function: object) -> bool:
+    """Whether a function can be asked for some of its charts alone."""
+    inner = function.function if isinstance(function, Probabilities) else function
+    return hasattr(inner, "part")
 
 
 @runtime_checkable

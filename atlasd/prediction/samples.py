@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Samples", "split_indices"]
+__all__ = ["BLOCK", "Inputs", "Samples", "chart_blocks", "split_indices"]
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,21 @@ from torch import Tensor
 
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
+
+BLOCK = 5
+"""The most charts in a block. Fixed, so that sums do not depend on the number of workers."""
+
+
+def chart_blocks(charts: int, size: int = BLOCK) -> list[range]:
+    """Charts in blocks of nearly equal size.
+
+    Example:
+        >>> [len(block) for block in chart_blocks(19)]
+        [5, 5, 5, 4]
+    """
+    count = -(-charts // size)
+    edges = [-(-charts * i // count) for i in range(count + 1)]
+    return [range(a, b) for a, b in pairwise(edges)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +89,15 @@ class Samples:
         return len(self.x)
 
     @property
+    def blocks(self) -> list[range]:
+        """Charts as they are worked on together; one block where inputs are no fields."""
+        return chart_blocks(len(self.atlas))
+
+    def part(self, charts: range) -> Samples:
+        """The same samples seen through some of the charts."""
+        return replace(self, atlas=self.atlas.select(charts))
+
+    @property
     def size(self) -> int:
         """Size n of the matrices that act."""
         return self.x.ndim - 2 if self.is_field else self.x.shape[-1]
@@ -91,6 +116,20 @@ class Samples:
             y = self.atlas.output_patches(y)
             return y.long().squeeze(2) if self.classes else y
         return y.long().unsqueeze(1) if self.classes else y.unsqueeze(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Reads inputs of given samples through the charts: indices `(B,)` to `(B, K, *in)`."""
+
+    samples: Samples
+
+    def __call__(self, index: Tensor) -> Tensor:
+        return self.samples.inputs(index)
+
+    def part(self, charts: range) -> Inputs:
+        """The same through some of the charts, and without targets."""
+        return Inputs(replace(self.samples.part(charts), y=None))
 
 
 def split_indices(samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:

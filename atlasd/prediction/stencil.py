@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["StencilPredictor"]
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -72,11 +71,7 @@ class StencilPredictor:
             reach=float(width // 2),
             samples=len(train),
             seconds=time.perf_counter() - started,
-            untrained=lambda generator: _stencil(
-                torch.randn(function.weight.shape, generator=generator, dtype=torch.float64),
-                torch.zeros_like(function.bias),
-                function.shape,
-            ),
+            untrained=_Untrained(tuple(function.weight.shape), function.shape),
         )
 
     def _fitting_width(self, samples: Samples) -> int:
@@ -125,8 +120,16 @@ class _Stencil:
         return y.unflatten(1, (charts, outputs))
 
 
-def _stencil(weight: Tensor, bias: Tensor, shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
-    return _Stencil(weight, bias, shape)
+@dataclass(frozen=True)
+class _Untrained:
+    """Draws stencils of the same shape."""
+
+    weights: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def __call__(self, generator: torch.Generator) -> _Stencil:
+        weight = torch.randn(self.weights, generator=generator, dtype=torch.float64)
+        return _Stencil(weight, weight.new_zeros(self.weights[:2]), self.shape)
 
 
 def _extend(x: Tensor, reach: int) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["PointwisePart", "chart_skill", "fit_pointwise", "pooled_skill"]
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +40,21 @@ class PointwisePart:
         """Values `(B, K, C', *shape)` for inputs `(B, K, C, *in)`."""
         features = _features(centre_crop(x, shape), self.shift.to(x.dtype), self.scale.to(x.dtype))
         return torch.einsum("kfo,bkf...->bko...", self.coefficients.to(x.dtype), features)
+
+    def part(self, charts: range) -> PointwisePart:
+        """The part of some of the charts."""
+        keep = slice(charts.start, charts.stop)
+        return PointwisePart(self.coefficients[keep], self.shift[keep], self.scale[keep], self.dimensions)
+
+    @classmethod
+    def join(cls, parts: Sequence[PointwisePart]) -> PointwisePart:
+        """Parts of blocks of charts as one."""
+        return cls(
+            torch.cat([part.coefficients for part in parts]),
+            torch.cat([part.shift for part in parts]),
+            torch.cat([part.scale for part in parts]),
+            parts[0].dimensions,
+        )
 
 
 def _features(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:

@@ -1,0 +1,266 @@
+"""Where tasks run: in this process, or wherever a `concurrent.futures.Executor` takes them.
+
+A task is a pure function of a small description, and runs on one thread. The tasks and the order in which their
+results are put together do not depend on where they run; that is why the answer does not either.
+"""
+
+from __future__ import annotations
+
+__all__ = ["About", "Shared", "TaskFailed", "Workers", "current_workers", "process_pool", "working"]
+
+import hashlib
+import multiprocessing
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import torch
+
+from atlasd.errors import AtlasdError, InputError
+from atlasd.runtime.progress import Progress, Silent
+
+T = TypeVar("T")
+ATTEMPTS = 3
+"""How often a task is tried before it is given up."""
+_KEPT = 32
+_opened: OrderedDict[str, Any] = OrderedDict()
+
+
+class TaskFailed(AtlasdError, RuntimeError):
+    """A task failed as often as it may; the message names it.
+
+    Arguments:
+        about: What the task was about, such as `About(range(5, 10), shard=3)`.
+        cause: What went wrong last.
+    """
+
+    def __init__(self, about: object, cause: str) -> None:
+        super().__init__(f"{about} failed {ATTEMPTS} times: {cause}; mend the cause and resume the run.")
+        self.about, self.cause = about, cause
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TaskFailed, (self.about, self.cause)
+
+
+@dataclass(frozen=True)
+class About:
+    """The charts and the shard of the data that a task is about.
+
+    Example:
+        >>> str(About(range(5, 10), shard=3)), str(About(range(4, 5)))
+        ('charts 5 to 9, shard 3', 'chart 4')
+    """
+
+    charts: range
+    shard: int | None = None
+
+    def __str__(self) -> str:
+        low, high = self.charts.start, self.charts.stop - 1
+        where = f"chart {low}" if low == high else f"charts {low} to {high}"
+        return where if self.shard is None else f"{where}, shard {self.shard}"
+
+
+class Shared(Generic[T]):
+    """A value that many tasks need; a worker unpacks it once and keeps it for a while.
+
+    Arguments:
+        value: Anything that can be pickled and is small: large arrays are given as references to files.
+    """
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+        self._packed: tuple[str, bytes] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._packed is None:
+            data = _pack(self.value)
+            self._packed = hashlib.sha256(data).hexdigest(), data
+        return _unpack, self._packed
+
+
+def _unpack(key: str, data: bytes) -> Shared[Any]:
+    if key not in _opened:
+        _opened[key] = Shared(pickle.loads(data))
+    _opened.move_to_end(key)
+    while len(_opened) > _KEPT:
+        _opened.popitem(last=False)
+    return _opened[key]
+
+
+def _pack(value: Any) -> bytes:
+    try:
+        return pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        # Functions that are defined inside others travel by value where cloudpickle is there, as it is with Dask.
+        import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+
+        return cloudpickle.dumps(value)
+
+
+def _call(data: bytes) -> Any:
+    function, arguments = pickle.loads(data)
+    torch.set_num_threads(1)  # workers share the cores
+    return function(*arguments)
+
+
+def process_pool(workers: int) -> ProcessPoolExecutor:
+    """Processes that are spawned: a fork copies torch's threads in whatever state they are in."""
+    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+
+
+@dataclass(eq=False)
+class Workers:
+    """Runs tasks in order of their numbers, and tries again what fails.
+
+    Arguments:
+        executor: Where tasks run; `None` is this process.
+
+    Example:
+        >>> Workers().map(pow, [(2, 3), (3, 2)], ["first", "second"])
+        [8, 9]
+    """
+
+    executor: Executor | None = None
+
+    def __post_init__(self) -> None:
+        if self.executor is not None and not callable(getattr(self.executor, "submit", None)):
+            raise InputError(
+                f"`executor` must be a concurrent.futures.Executor or None, got {type(self.executor).__name__}; "
+                "for Dask pass client.get_executor()."
+            )
+
+    def map(
+        self,
+        function: Callable[..., T],
+        tasks: Sequence[tuple[Any, ...]],
+        names: Sequence[object],
+        *,
+        progress: Progress | None = None,
+        label: str = "",
+    ) -> list[T]:
+        """Results of all tasks, in their order; raises `TaskFailed` for the first that cannot be done.
+
+        Arguments:
+            function: What to call; defined at the top of a module.
+            tasks: Its arguments for every task.
+            names: What every task is about, for messages.
+            progress: Who is told how far it is.
+            label: What is shown there.
+        """
+        return list(self.stream(function, tasks, names, progress=progress, label=label))
+
+    def stream(
+        self,
+        function: Callable[..., T],
+        tasks: Sequence[tuple[Any, ...]],
+        names: Sequence[object],
+        *,
+        progress: Progress | None = None,
+        label: str = "",
+    ) -> Iterator[T]:
+        """The same one by one, in order, so that sums need not keep them all."""
+        steps: Iterator[int] | range = range(len(tasks))
+        if label:
+            steps = (progress or Silent()).track(range(len(tasks)), label)
+        packed = self._packed(function, tasks) if self.executor is not None and len(tasks) else None
+        waiting = {i: self._submit(data) for i, data in enumerate(packed)} if packed is not None else {}
+        try:
+            for i in steps:
+                if packed is None:
+                    yield self._here(function, tasks[i], names[i])
+                else:
+                    yield self._result(waiting, packed, names[i], i)
+        finally:
+            for future in waiting.values():
+                if future is not None:
+                    future.cancel()
+
+    @staticmethod
+    def _packed(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[bytes] | None:
+        """Tasks ready to be sent, or nothing where they cannot leave this process."""
+        try:
+            return [pickle.dumps((function, task)) for task in tasks]
+        except (pickle.PicklingError, AttributeError, TypeError, ImportError):
+            return None
+
+    def _submit(self, data: bytes) -> Future[Any] | None:
+        assert self.executor is not None
+        try:
+            return self.executor.submit(_call, data)
+        except (BrokenExecutor, RuntimeError):
+            return None
+
+    @staticmethod
+    def _here(function: Callable[..., T], task: tuple[Any, ...], name: object) -> T:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            for attempt in range(ATTEMPTS):
+                try:
+                    return function(*task)
+                except (AtlasdError, KeyboardInterrupt, GeneratorExit):
+                    raise
+                except Exception as error:
+                    if attempt == ATTEMPTS - 1:
+                        raise TaskFailed(name, _reason(error)) from error
+            raise AssertionError
+        finally:
+            torch.set_num_threads(threads)
+
+    def _result(self, waiting: dict[int, Future[Any] | None], packed: list[bytes], name: object, number: int) -> Any:
+        error: BaseException | None = None
+        for _ in range(ATTEMPTS):
+            future = waiting.pop(number)
+            try:
+                if future is None:
+                    raise BrokenExecutor("the pool is broken")
+                return future.result()
+            except (AtlasdError, KeyboardInterrupt, GeneratorExit):
+                raise
+            except BrokenExecutor as broken:
+                error = broken
+                self._revive()
+                # What was on its way through the broken pool is lost with it.
+                lost = [i for i, f in waiting.items() if f is None or (f.done() and f.exception() is not None)]
+                waiting.update({i: self._submit(packed[i]) for i in lost})
+            except Exception as failure:
+                error = failure
+            waiting[number] = self._submit(packed[number])
+        waiting.pop(number)
+        assert error is not None
+        raise TaskFailed(name, _reason(error)) from error
+
+    def _revive(self) -> None:
+        """A broken pool of processes is replaced by a new one of the same size."""
+        if isinstance(self.executor, ProcessPoolExecutor):
+            count = getattr(self.executor, "_max_workers", 1)
+            self.executor.shutdown(wait=False, cancel_futures=True)
+            self.executor = process_pool(count)
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+_current: ContextVar[Workers | None] = ContextVar("atlasd_workers", default=None)
+
+
+def current_workers() -> Workers:
+    """The workers of the discovery that is under way; this process where none were given."""
+    return _current.get() or Workers()
+
+
+@contextmanager
+def working(executor: Executor | None) -> Iterator[Workers]:
+    """Makes an executor the place where tasks run; `None` keeps that of the surroundings."""
+    workers = current_workers() if executor is None else Workers(executor)
+    token = _current.set(workers)
+    try:
+        yield workers
+    finally:
+        _current.reset(token)
