@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from atlasd.downstream.grid_cnn import GroupPool as GroupPool
     from atlasd.downstream.grid_cnn import export as export
     from atlasd.downstream.kernels import kernel_basis as kernel_basis
+    from atlasd.downstream.metric_gnn import EGNN as EGNN
+    from atlasd.downstream.metric_gnn import AtlasGNN as AtlasGNN
+    from atlasd.downstream.metric_gnn import LieGNN as LieGNN
+    from atlasd.downstream.metric_gnn import LorentzNet as LorentzNet
+    from atlasd.downstream.metric_gnn import LorentzNetWithoutMetric as LorentzNetWithoutMetric
+    from atlasd.downstream.metric_gnn import MetricGNN as MetricGNN
+    from atlasd.downstream.metrics import load_metric as load_metric
     from atlasd.downstream.representations import FieldType as FieldType
     from atlasd.downstream.representations import circle as circle
     from atlasd.downstream.representations import regular as regular
@@ -22,16 +29,23 @@ if TYPE_CHECKING:
 
 # Loaded on first use, each with only what it needs.
 _HOMES = {
+    "AtlasGNN": "metric_gnn",
+    "EGNN": "metric_gnn",
     "FieldType": "representations",
     "GroupActivation": "grid_cnn",
     "GroupBatchNorm2d": "grid_cnn",
     "GroupConv2d": "grid_cnn",
     "GroupPool": "grid_cnn",
+    "LieGNN": "metric_gnn",
+    "LorentzNet": "metric_gnn",
+    "LorentzNetWithoutMetric": "metric_gnn",
+    "MetricGNN": "metric_gnn",
     "assert_equivariant": "checks",
     "circle": "representations",
     "export": "grid_cnn",
     "field_error": "checks",
     "kernel_basis": "kernels",
+    "load_metric": "metrics",
     "regular": "representations",
     "symmetrize": "symmetrize",
     "trivial": "representations",
@@ -43,3 +57,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"atlasd.downstream.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'atlasd.downstream' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
