@@ -38,7 +38,7 @@ class MetricGNN(nn.Module):
     whatever the metric, the outputs do not change under its isometries, nor when the vectors change places.
 
     Arguments:
-        metric: Symmetric form, with shape `(n, n)`; its size and sign do not matter. `None` for no metric: then
+        metric: Symmetric form, with shape `(n, n)`; its size does not matter. `None` for no metric: then
             :math:`\phi_e` sees the components of both vectors, and nothing is invariant but the order.
         relative: Messages see only distances, and vectors move along differences :math:`x_i - x_j` (EGNN,
             Satorras et al., 2021).
@@ -183,7 +183,7 @@ class MetricGNN(nn.Module):
     def _checked(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         if x.ndim != 3 or x.shape[-1] != self.size or not x.shape[0] or not x.shape[1]:
             raise InputError(
-                f"`x` must have shape (B, P, {self.size}), got {tuple(x.shape)}; pad the sets to one length P with zeros."
+                f"`x` must have shape (B, P, {self.size}), got {tuple(x.shape)}; pad sets with zeros to one length."
             )
         if mask is None:
             mask = (x != 0).any(-1)
@@ -194,7 +194,9 @@ class MetricGNN(nn.Module):
             )
         empty = ~mask.any(1)
         if bool(empty.any()):
-            raise InputError(f"every set in `x` must have a vector, got {int(empty.sum())} without one; leave them out.")
+            raise InputError(
+                f"every set in `x` must have a vector, got {int(empty.sum())} without one; leave them out."
+            )
         return x, mask
 
 
@@ -217,9 +219,7 @@ class _Block(nn.Module):
         self.norm = nn.LayerNorm(hidden)
         self.out = _linear(hidden, hidden, generator)
 
-    def forward(
-        self, h: Tensor, inside: Tensor, pairs: Tensor | None, present: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, h: Tensor, inside: Tensor, pairs: Tensor | None, present: Tensor) -> tuple[Tensor, Tensor | None]:
         """Change of h `(B, P, H)`, and the weights `(B, P, P)` by which vectors move."""
         first = self.receive(inside).unsqueeze(2) + self.send(inside).unsqueeze(1)
         if pairs is not None and self.pair is not None:

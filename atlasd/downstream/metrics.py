@@ -55,7 +55,9 @@ def load_metric(path: str | Path) -> Tensor:
     try:
         form = torch.tensor(content["metric"], dtype=torch.float64)
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f'`{path}` must hold a matrix under "metric", as in {{"metric": [[-1, 0], [0, 1]]}}.') from error
+        raise DataError(
+            f'`{path}` must hold a matrix under "metric", as in {{"metric": [[-1, 0], [0, 1]]}}.'
+        ) from error
     try:
         check_metric(form)
     except InputError as error:

@@ -45,6 +45,10 @@ class Experiment:
         """The function that does the work."""
         return importlib.import_module(self.module).run
 
+    def resumes(self) -> bool:
+        """Whether `run` takes a `Checkpoint` as `kept`, and goes on from it where it was stopped."""
+        return bool(getattr(importlib.import_module(self.module), "RESUMES", False))
+
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
@@ -63,6 +67,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "liegg-heat",
         "the rival LieGG on the heat equation: a global symmetry without the hot block, none with it",
         "atlasd.experiments.liegg_heat",
+    ),
+    Experiment(
+        "top-tagging-downstream",
+        "taggers of top quarks on the discovered metric, on the exact one, and on others",
+        "atlasd.experiments.top_tagging_downstream",
     ),
 )
 

@@ -20,10 +20,14 @@ from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.experiments import Experiment, find_experiment
 from atlasd.experiments.config import Config
+from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.files import write_atomically
 from atlasd.runtime.progress import Progress
 
 T = TypeVar("T")
+
+KEPT = "kept"
+"""Where in a run directory finished parts stand until the run is done."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,8 @@ class Extras:
 class Run(Protocol):
     """What every experiment module offers as `run`."""
 
-    def __call__(self, config: Any, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
-        """Does the work and returns it; nothing is written."""
+    def __call__(self, config: Any, seed: int, progress: Progress, **kept: Checkpoint) -> tuple[Discovery, Extras]:
+        """Does the work and returns it; nothing is written, but for finished parts into `kept` if it `RESUMES`."""
 
 
 Draw: TypeAlias = Callable[[Discovery, Path, Mapping[str, Tensor]], Any]
@@ -104,7 +108,8 @@ def check_directory(directory: Path, mark: str = "result.json") -> None:
     if directory.exists():
         if not directory.is_dir():
             raise InputError(f"`out` must be a directory, got the file {str(directory)!r}; choose another name.")
-        if any(directory.iterdir()) and not (directory / mark).is_file():
+        known = (directory / mark).is_file() or Checkpoint.stands(directory / KEPT)
+        if any(directory.iterdir()) and not known:
             raise InputError(
                 f"`out` must be empty or an earlier run, got {str(directory)!r} with other files; choose another name."
             )
@@ -116,7 +121,7 @@ def check_directory(directory: Path, mark: str = "result.json") -> None:
 
 
 def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorded:
-    """Runs a plan and writes its directory; nothing is written if the run fails.
+    """Runs a plan and writes its directory; nothing is written if the run fails, but for what can be taken up again.
 
     Arguments:
         plan: From `plan_run`.
@@ -125,7 +130,8 @@ def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorde
     """
     log = _Log(progress)
     log.note(plan.command)
-    discovery, extras = plan.experiment.runner()(plan.config, plan.seed, log)
+    kept = Checkpoint(plan.directory / KEPT, plan.command) if plan.experiment.resumes() else None
+    discovery, extras = plan.experiment.runner()(plan.config, plan.seed, log, **({"kept": kept} if kept else {}))
     log.note(str(discovery))
     config = plan.config.as_dict()
     if discovery.config:
@@ -149,6 +155,8 @@ def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorde
         (directory / "fields.safetensors").unlink(missing_ok=True)
     write_atomically(directory / "log.txt", lambda path: path.write_text(log.text()))
     discovery.save(directory, plan.experiment.name, **entries)
+    if kept is not None:
+        kept.remove()
     return Recorded(plan, discovery, extras, discovery.to_dict(plan.experiment.name, **entries))
 
 
