@@ -16,8 +16,10 @@ _FILE = "npz, npy, HDF5, netCDF, zarr, CSV or parquet."
 
 
 def discover(
-    file: Annotated[Path, typer.Argument(help=f"The data: {_FILE}")],
-    second: Annotated[Path | None, typer.Argument(help="The targets, where they are in a file of their own.")] = None,
+    file: Annotated[Path, typer.Argument(readable=False, help=f"The data: {_FILE}")],
+    second: Annotated[
+        Path | None, typer.Argument(readable=False, help="The targets, where they are in a file of their own.")
+    ] = None,
     input: Annotated[str, typer.Option(metavar="NAME,...", help="Variables of the input.")] = "",
     target: Annotated[str, typer.Option(metavar="NAME,...", help="Variables of the target.")] = "",
     tokens: Annotated[

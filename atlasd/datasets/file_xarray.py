@@ -69,7 +69,7 @@ def _listed(dataset: Any, path: Path, options: dict[str, Any]) -> dict[str, Vari
 
 
 def _ascending(dataset: Any, dim: Any) -> bool:
-    if dim not in dataset.coords or dataset.coords[dim].size < 2 or dataset.coords[dim].dtype.kind not in "fiu":
+    if dim not in dataset.coords:
         return True
     values = dataset.coords[dim].values
-    return bool(values[-1] >= values[0])
+    return values.ndim != 1 or values.size < 2 or values.dtype.kind not in "fiu" or bool(values[-1] >= values[0])

@@ -54,7 +54,8 @@ class OwnData:
         y: Targets.
         inputs: Names of the input channels, where each has one.
         targets: Names of the target channels, where each has one.
-        rows_up: Whether the first axis of space grows with its index; it does not where north comes first.
+        rows_up: Whether the coordinate of the rows grows with their index, as it does not where north comes first;
+            `None` where the file has no coordinates.
         masked: Pixels that are missing, with the spatial shape; `None` if there are none.
         notes: What was done that the user should know.
     """
@@ -63,7 +64,7 @@ class OwnData:
     y: Tensor
     inputs: tuple[str, ...]
     targets: tuple[str, ...]
-    rows_up: bool = True
+    rows_up: bool | None = None
     masked: np.ndarray | None = None
     notes: tuple[str, ...] = field(default=())
 
@@ -95,11 +96,11 @@ def read_own(choice: Choice, cleaning: Cleaning) -> OwnData:
             f"input and target must have as many samples, got {total} in {choice.inputs[0]} and {targets} in "
             f"{choice.targets[0]}."
         )
-    _check_grids(choice, x_layouts, y_layouts)
     usable = total - cleaning.ahead
     if usable < MINIMUM:
         late = f" of which --ahead {cleaning.ahead} leaves {max(usable, 0)}" if cleaning.ahead else ""
         raise InputError(f"the data must have at least {MINIMUM} samples, got {total}{late}; give more data.")
+    _check_grids(choice, x_layouts, y_layouts)
     step = _stride(choice, x_layouts[0], usable, is_field, cleaning.samples)
     x = _stack(choice.inputs, x_layouts, slice(0, _along(choice.inputs[0], x_layouts[0]) - cleaning.ahead, step))
     y = _stack(choice.targets, y_layouts, slice(cleaning.ahead, None, step))
@@ -114,7 +115,7 @@ def read_own(choice: Choice, cleaning: Cleaning) -> OwnData:
     if x.dtype.kind != "f":
         x = x.astype(np.float32)
     first = choice.inputs[0]
-    rows_up = first.ascending[x_layouts[0].space[-2]] if is_field and first.ascending else True
+    rows_up = first.ascending[x_layouts[0].space[-2]] if is_field and first.ascending else None
     return OwnData(
         x=torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)),
         y=torch.from_numpy(np.ascontiguousarray(y)),

@@ -66,8 +66,9 @@ CONFIG = OwnConfig
 def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Reads and checks the data, says what was understood and how long it may take, and asks for the symmetry."""
     data, choice, files = load_own(config)
-    action, data = _action(data, config.vectors)
-    placement = plan_charts(data, config.charts, config.in_radius, config.out_radius)
+    sphere = config.charts.startswith("sphere")
+    action, data, pairs = _action(data, config.vectors, sphere)
+    placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs)
     for line in _summary(config, data, choice, files, placement, action):
         progress.say(line)
     placed = place_charts(data, placement, seed, progress)
@@ -111,23 +112,34 @@ def load_own(config: OwnConfig) -> tuple[OwnData, Choice, list[DataFile]]:
     return read_own(choice, cleaning), choice, files
 
 
-def _action(data: OwnData, vectors: str) -> tuple[Action | None, OwnData]:
-    """How matrices move the channels, and the data in units of their own size."""
+def _action(data: OwnData, vectors: str, sphere: bool) -> tuple[Action | None, OwnData, tuple[tuple[int, int], ...]]:
+    """How matrices move the channels, the data in units of their own size, and the pairs that charts must turn."""
     pairs_in, pairs_out = (find_pairs(names, vectors) for names in (data.inputs, data.targets))
     if not data.is_field or data.x.ndim != 4:
         if vectors not in ("auto", "none"):
             raise InputError(f"--vectors must be left out unless inputs are 2-D fields, got {vectors!r}.")
-        return None, scaled(data, (), ()) if data.is_field else data
+        return None, scaled(data, (), ()) if data.is_field else data, ()
     if vectors not in ("auto", "none") and not pairs_in and not pairs_out:
         raise InputError(f"--vectors must name two of {', '.join(data.inputs + data.targets)}, got {vectors!r}.")
     if data.classes:
         pairs_out = ()
     data = scaled(data, pairs_in, pairs_out)
+    if sphere:
+        data = replace(data, x=data.x.flip(-2), y=data.y.flip(-2)) if data.rows_up else data  # north comes first
+        if pairs_in != pairs_out:
+            raise InputError(
+                "--charts sphere needs the same vectors in input and target, got "
+                f"{len(pairs_in)} and {len(pairs_out)} pairs; use --vectors none or --charts auto."
+            )
+        if pairs_in:  # charts of the sphere give the components along rows first
+            rho = Mixing(data.x.shape[1], tuple((v, u) for u, v in pairs_in))
+            return GridAction(rho_in=rho, rho_out=rho), data, pairs_in
     if not pairs_in and not pairs_out:
-        return None, data
-    rho_in = Mixing(data.x.shape[1], pairs_in, data.rows_up) if pairs_in else None
-    rho_out = Mixing(data.y.shape[1], pairs_out, data.rows_up) if pairs_out else None
-    return GridAction(rho_in=rho_in, rho_out=rho_out), data
+        return None, data, ()
+    up = data.rows_up is not False
+    rho_in = Mixing(data.x.shape[1], pairs_in, up) if pairs_in else None
+    rho_out = Mixing(data.y.shape[1], pairs_out, up) if pairs_out else None
+    return GridAction(rho_in=rho_in, rho_out=rho_out), data, ()
 
 
 def _summary(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Placed", "Placement", "place_charts", "plan_charts"]
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -56,7 +57,13 @@ class Placed:
     survey: ChartSurvey | None = None
 
 
-def plan_charts(data: OwnData, asked: str, in_radius: int | None, out_radius: int | None) -> Placement:
+def plan_charts(
+    data: OwnData,
+    asked: str,
+    in_radius: int | None,
+    out_radius: int | None,
+    vectors: Sequence[tuple[int, int]] = (),
+) -> Placement:
     """Checks what was asked for against the data; nothing is measured yet.
 
     Arguments:
@@ -64,6 +71,7 @@ def plan_charts(data: OwnData, asked: str, in_radius: int | None, out_radius: in
         asked: `auto`, `grid`, `whole`, `sphere:K`, or centres `row,column;row,column`.
         in_radius: Half the width of input patches; suits the field by default.
         out_radius: Half the width of output patches.
+        vectors: Pairs of channels that are components of a vector; charts of the sphere turn them.
     """
     if not data.is_field:
         if asked != "auto" or in_radius or out_radius:
@@ -96,7 +104,7 @@ def plan_charts(data: OwnData, asked: str, in_radius: int | None, out_radius: in
     if asked == "grid":
         atlas = _limited_grid(shape, inner, out)
     elif asked.startswith("sphere"):
-        atlas = _sphere(asked, shape, inner, out)
+        atlas = _sphere(asked, shape, inner, out, vectors)
     else:
         atlas = Atlas.at(_centres(asked, len(shape)), inner, out)
     atlas.check(shape)
@@ -132,10 +140,17 @@ def _limited_grid(shape: tuple[int, ...], inner: int, out: int) -> Atlas:
     return atlas
 
 
-def _sphere(asked: str, shape: tuple[int, ...], inner: int, out: int) -> Atlas:
-    if not hasattr(Atlas, "sphere"):
-        raise InputError("--charts sphere needs Atlas.sphere; use --charts auto.")
-    raise InputError(f"--charts {asked!r} cannot be used yet; use --charts auto.")
+def _sphere(asked: str, shape: tuple[int, ...], inner: int, out: int, vectors: Sequence[tuple[int, int]]) -> Atlas:
+    """Charts of the sphere with pixels as large as those of the grid."""
+    count = asked.removeprefix("sphere").removeprefix(":") or "12"
+    if not count.isdigit() or not 1 <= int(count) <= 200:
+        raise InputError(f"--charts sphere:K needs a number of charts from 1 to 200, got {asked!r}; write sphere:12.")
+    if len(shape) != 2 or not 1.9 <= shape[1] / shape[0] <= 2.2 or shape[1] % 2:
+        raise InputError(
+            f"--charts sphere needs a grid of the whole sphere, latitude by twice as many longitudes, got {shape}; "
+            "use --charts auto for a part of it."
+        )
+    return Atlas.sphere(int(count), inner, out, pixel=180 / shape[0], vectors=vectors)
 
 
 def _centres(text: str, dimensions: int) -> list[tuple[float, ...]]:
