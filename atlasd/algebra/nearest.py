@@ -24,11 +24,14 @@ def gap(d: Array) -> Array:
 
 def _inverse(d: Array) -> Array:
     r"""Inverse of each matrix, very large instead of an error where there is none."""
-    try:
-        inverse = np.linalg.inv(d)
-    except np.linalg.LinAlgError:
-        inverse = np.linalg.inv(d + 1e-12 * np.eye(d.shape[-1]))
-    return np.asarray(inverse, dtype=np.float64)
+    # Relative to each matrix: beside entries of 1e9, an absolute 1e-12 is lost.
+    size = np.maximum(np.abs(d).max(axis=(-2, -1), keepdims=True), 1.0) * np.eye(d.shape[-1])
+    for share in (0.0, 1e-12, 1e-9, 1e-6):
+        try:
+            return np.asarray(np.linalg.inv(d + share * size), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            continue
+    return np.full_like(d, 1e9)
 
 
 def whole_orthogonal(frame: Array) -> tuple[Array, Array] | None:

@@ -68,5 +68,10 @@ def conclude(
         directions=tuple(judged.kept),
         cosets=tuple(cosets),
         rejected=(*judged.dropped, *rejected),
-        gates={"skill": gates.skill, "testable": gates.testable, "saturated": gates.saturated},
+        gates={
+            "skill": gates.skill,
+            "testable": gates.testable,
+            "saturated": gates.saturated,
+            **({"untrained": list(judged.controls)} if judged.controls else {}),
+        },
     )

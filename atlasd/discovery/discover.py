@@ -17,6 +17,7 @@ from atlasd.algebra.basis import standard_form
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import chart_findings, conclude
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
+from atlasd.discovery.film import film
 from atlasd.discovery.judge import judge_cosets, judge_generators
 from atlasd.discovery.result import Discovery, PredictorSummary
 from atlasd.discovery.search import Found, Search
@@ -131,6 +132,10 @@ def _discover(
     )
     seconds["cosets"] = time.perf_counter() - started
 
+    started = time.perf_counter()
+    frames = film(setup, group, judged.weights)
+    seconds["frames"] = time.perf_counter() - started
+
     verdict = conclude(gates, judged, group, coset_directions, rejected, found)
     fitted = setup.predictor
     return Discovery(
@@ -144,6 +149,7 @@ def _discover(
         config={"search": _plain(search), "cosets": _plain(cosets), "predictor": _plain(predictor)},
         curves={**{f"predictor {k}": v for k, v in fitted.curves.items()}, **found.curves},
         chart_generators=found.chart_basis,
+        frames=frames,
     )
 
 

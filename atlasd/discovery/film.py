@@ -4,6 +4,8 @@ from __future__ import annotations
 
 __all__ = ["film"]
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -17,8 +19,8 @@ from atlasd.discovery.refine import scaled
 from atlasd.discovery.setup import Setup
 
 STEPS = 21
-"""Frames of a generator, from t = -1.5 to 1.5."""
-_REACH = 1.5
+"""Frames of a generator, a quarter turn to either side: it takes a grid to itself."""
+_REACH = math.pi / 2
 _MOST_GENERATORS = 7
 _MOST_ELEMENTS = 16
 _TILE = 48
@@ -115,17 +117,20 @@ class _Fields:
                 sides = halves(problem, self.x, g, self.p)
                 moved = problem.action.on_input(g, self.one)
                 left, right = problem.outputs(moved), problem.action.on_output(g, self.y)
-                covered = self.cover(problem.action.on_input(g, self.x))
-            curves.append((*(float(v.mean(0) @ share) / variance for v in (sides.miss, sides.chance)), covered))
+                near = self.cover(problem.action.on_input(g, self.x))
+            apart, unrelated = (float(v.mean(0) @ share) / variance for v in (sides.miss, sides.chance))
+            curves.append((apart, unrelated, near))
             window = problem.window(shape, g, room) > 0.5
             a, b = left[0, self.chart, self.outside], right[0, self.chart, self.outside]
-            difference = torch.where(window, (a - b).double(), torch.nan)
-            parts = (moved[0, self.chart, self.inside], a, b, difference)
+            # Beyond the disc a motion brings in what is not known, or pushes out what is.
+            a, b = (torch.where(window, side.double(), torch.nan) for side in (a, b))
+            parts = (moved[0, self.chart, self.inside], a, b, a - b)
             for key, picture in zip(shown, parts, strict=True):
                 shown[key].append(_small(picture, _TILE))
         stacks = {key: torch.stack(tiles) for key, tiles in shown.items()}
         both = torch.stack([stacks["left"], stacks["right"]])
-        low, high = float(both.min()), float(both.max())
+        both = both[both.isfinite()]
+        low, high = (float(both.min()), float(both.max())) if len(both) else (0.0, 1.0)
         # The same step of colour is the same difference in all three.
         half = max(high - low, 1e-12) / 2
         pictures = {
@@ -134,7 +139,8 @@ class _Fields:
             "right": Picture.of(stacks["right"], low, high),
             "difference": Picture.of(stacks["difference"], -half, half),
         }
-        return Track(name, t, path, *torch.tensor(curves, dtype=torch.float64).unbind(1), pictures=pictures)
+        miss, chance, covered = torch.tensor(curves, dtype=torch.float64).unbind(1)
+        return Track(name, t, path, miss, chance, covered, pictures=pictures)
 
 
 class _Vectors:
@@ -170,7 +176,8 @@ class _Vectors:
             shown["left"].append(left.flatten(1)[:_SHOWN, self.output].float())
             shown["right"].append(right.flatten(1)[:_SHOWN, self.output].float())
         points = {key: torch.stack(rows) for key, rows in shown.items()}
-        return Track(name, t, path, *torch.tensor(curves, dtype=torch.float64).unbind(1), points=points, axes=axes)
+        misses, chances, covered = torch.tensor(curves, dtype=torch.float64).unbind(1)
+        return Track(name, t, path, misses, chances, covered, points=points, axes=axes)
 
 
 def _mean_square(difference: Tensor, inside: Tensor) -> float:

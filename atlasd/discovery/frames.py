@@ -55,7 +55,7 @@ class Track:
         matrices: With shape `(T, n, n)`.
         miss: Mean squared difference of the two sides over held-out samples, in units of the outputs' variance.
         chance: What unrelated motions would give, in the same units.
-        covered: Share of the moved inputs that are still like those fitted to.
+        covered: How far moved inputs are still like those fitted to, from 0 to 1.
         pictures: For fields: `input`, `left` (the map of the moved input), `right` (the moved output of the map)
             and `difference`, each with levels `(T, h, w)`.
         points: For vectors: `input` with shape `(T, B, 2)`, `left` and `right` with shape `(T, B)`.

@@ -28,13 +28,14 @@ SIZES = (0.3, 0.6, 1.0, 1.5)
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Generators that passed, with their directions, those that did not, and the charts' errors."""
+    """Generators that passed, with their directions, those that did not, the charts' errors, and the controls."""
 
     algebra: LieAlgebra
     kept: list[Direction]
     dropped: list[Direction]
     evidence: list[Evidence]
     weights: Tensor
+    controls: tuple[float, ...] = ()
 
 
 def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) -> Judged:
@@ -50,7 +51,8 @@ def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) ->
         directions = [decide(e, setup.gates, tolerance, len(basis), c) for e, c in zip(evidence, controls, strict=True)]
         keep = [d.decision == "symmetry" for d in directions]
         if all(keep):
-            return Judged(LieAlgebra(basis), directions, dropped, evidence, weights)
+            measured = tuple(c for c in controls if c is not None)
+            return Judged(LieAlgebra(basis), directions, dropped, evidence, weights, measured)
         dropped += [d for d, k in zip(directions, keep, strict=True) if not k]
         order = sorted((e.error, i) for i, (e, k) in enumerate(zip(evidence, keep, strict=True)) if k)
         rest = basis[[i for _, i in order]]

@@ -7,9 +7,9 @@ __all__ = ["ChartFinding", "Decision", "Direction", "Discovery", "PredictorSumma
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -18,10 +18,15 @@ from torch import Tensor
 from atlasd.algebra.group import Group
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.frames import Frames
 from atlasd.errors import DataError
 from atlasd.runtime.files import write_atomically
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 SCHEMA = 1
+_MOST_ROWS = 8
 Decision: TypeAlias = Literal["symmetry", "broken", "not testable", "cannot tell"]
 
 
@@ -97,6 +102,7 @@ class Discovery:
         config: The configuration, as plain values.
         curves: Training curves by name.
         chart_generators: Each chart's own best generators, with shape `(K, k, n, n)`, if computed.
+        frames: What motions do to both sides of the map, for the report; `None` if nothing was kept.
     """
 
     group: Group
@@ -109,6 +115,7 @@ class Discovery:
     config: Mapping[str, Any] = field(default_factory=dict)
     curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     chart_generators: Tensor | None = None
+    frames: Frames | None = None
 
     @property
     def algebra(self) -> LieAlgebra:
@@ -158,7 +165,7 @@ class Discovery:
         return _plain(content)
 
     def save(self, directory: str | Path, experiment: str | None = None, **extra: Any) -> Path:
-        """Writes `result.json` and `tensors.safetensors` into a directory, each atomically."""
+        """Writes `result.json`, `tensors.safetensors` and, if there are any, `frames.safetensors`, each atomically."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         tensors = {"generators": self.algebra.basis, "cosets": self.cosets}
@@ -168,6 +175,11 @@ class Discovery:
         tensors.update({f"curve.{k}": torch.tensor(v, dtype=torch.float64) for k, v in self.curves.items()})
         tensors = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
         write_atomically(directory / "tensors.safetensors", lambda path: save_file(tensors, str(path)))
+        if self.frames is None:
+            (directory / "frames.safetensors").unlink(missing_ok=True)
+        else:
+            shown = self.frames.tensors()
+            write_atomically(directory / "frames.safetensors", lambda path: save_file(shown, str(path)))
         text = json.dumps(self.to_dict(experiment, **extra), indent=2, allow_nan=False) + "\n"
         write_atomically(directory / "result.json", lambda path: path.write_text(text))
         return directory
@@ -178,14 +190,39 @@ class Discovery:
 
         return write_report(self, Path(path))
 
+    def plot(self, directory: str | Path | None = None) -> dict[str, Figure]:
+        """The figures as matplotlib objects, by name; with a directory, also written there as PNG and SVG."""
+        from atlasd.report.figures import draw_discovery, write_figures
+
+        if directory is not None:
+            write_figures(self, Path(directory))
+        return draw_discovery(self)
+
+    def _repr_html_(self) -> str:
+        from atlasd.report.notebook import notebook_html
+
+        return notebook_html(self)
+
     def __str__(self) -> str:
+        """The group, the verdict and one line for each generator, coset and rejected direction."""
+        rows = [("", "error", "upper", "decision", "why")]
+        groups = (("generator", self.verdict.directions), ("coset", self.verdict.cosets))
+        for kind, found in (*groups, ("rejected", self.verdict.rejected)):
+            for k, d in enumerate(found[:_MOST_ROWS]):
+                rows.append((f"{kind} {k + 1}", f"{d.error:.4f}", f"{d.upper:.4f}", d.decision, d.reason))
+            if len(found) > _MOST_ROWS:
+                rows.append((f"{kind} ...", "", "", "", f"and {len(found) - _MOST_ROWS} more"))
         lines = [str(self.group), self.verdict.reason]
-        rows = [("generator", d) for d in self.verdict.directions] + [("coset", d) for d in self.verdict.cosets]
-        for kind, d in rows:
-            lines.append(f"  {kind:<9} error {d.error:.4f}  upper {d.upper:.4f}  {d.decision}: {d.reason}")
-        apart = [str(k) for k, c in enumerate(self.charts) if c.outlier]
-        if apart:
-            lines.append(f"  charts that stand apart: {', '.join(apart)} of {len(self.charts)}")
+        if len(rows) > 1:
+            width = [max(len(row[c]) for row in rows) for c in range(4)]
+            shape = "  {:<{}}  {:>{}}  {:>{}}  {:<{}}  {}"
+            pairs = [(*(v for c in range(4) for v in (row[c], width[c])), row[4]) for row in rows]
+            lines += [shape.format(*pair).rstrip() for pair in pairs]
+        if len(self.charts) > 1:
+            apart = [str(k) for k, c in enumerate(self.charts) if c.outlier]
+            lines.append(f"  {len(self.charts)} charts, standing apart: {', '.join(apart) or 'none'}")
+        p = self.predictor
+        lines.append(f"  {p.kind}, skill {p.skill:.2f} on {p.samples} samples; {sum(self.seconds.values()):.1f} s")
         return "\n".join(lines)
 
 
@@ -210,6 +247,7 @@ def load(directory: str | Path) -> Discovery:
     try:
         content = json.loads((directory / "result.json").read_text())
         tensors = load_file(str(directory / "tensors.safetensors"))
+        shown = _read_frames(directory / "frames.safetensors")
     except (OSError, ValueError) as error:
         raise DataError(
             f"`{directory}` must be a run directory with result.json and tensors.safetensors: {error}"
@@ -220,9 +258,19 @@ def load(directory: str | Path) -> Discovery:
         found = content.get("schema") if isinstance(content, dict) else None
         raise DataError(f"`{directory}/result.json` must have schema {SCHEMA}, got {found}; run it again.")
     try:
-        return _from_content(content, tensors)
+        return replace(_from_content(content, tensors), frames=shown)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"`{directory}/result.json` is not a result of atlasd: {error!r}; run it again.") from error
+
+
+def _read_frames(path: Path) -> Frames | None:
+    """Frames of an earlier run; a file that is damaged costs the pictures, not the result."""
+    if not path.is_file():
+        return None
+    try:
+        return Frames.from_tensors(load_file(str(path)))
+    except Exception:  # safetensors raises its own type for a truncated file
+        return None
 
 
 def _number(value: float | None) -> float:

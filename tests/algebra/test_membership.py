@@ -9,6 +9,7 @@ import torch
 from atlasd.algebra import known_algebras as known
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import Membership, in_identity_component, same_component
+from atlasd.algebra.nearest import gap
 from atlasd.errors import InputError
 
 
@@ -210,3 +211,8 @@ def test_not_a_matrix():
     singular = torch.zeros(2, 2)
     assert not in_identity_component(known.gl(2), singular)
     assert not in_identity_component(known.gl(2), singular / 0)
+
+
+def test_large_singular_matrices_are_far_and_no_error():
+    far, near = gap(np.stack([np.full((2, 2), 1e9), np.eye(2)]))
+    assert near < 1e-6 and far > 1

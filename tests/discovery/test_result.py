@@ -127,3 +127,21 @@ def test_missing_and_misshapen_tensors_are_refused(saved):
 def test_not_a_directory(tmp_path):
     with pytest.raises(DataError, match="must be a run directory"):
         ad.load(tmp_path / "nowhere")
+
+
+def test_text_is_a_short_table(found):
+    lines = str(found).splitlines()
+    assert lines[0].startswith("O(2)") and lines[2].split() == ["error", "upper", "decision", "why"]
+    assert [line.split()[0] for line in lines[3:6]] == ["generator", "coset", "coset"] and len(lines) < 12
+    assert all(len(line) < 120 for line in lines)
+
+
+def test_notebook(found):
+    shown = found._repr_html_()
+    assert "<b>O(2)</b>" in shown and "✓ symmetry" in shown and "<script" not in shown
+
+
+def test_plots(found, tmp_path):
+    figures = found.plot(tmp_path)
+    assert {"generators", "cosets", "spectrum"} <= set(figures)
+    assert {p.name for p in tmp_path.iterdir()} >= {"generators.svg", "generators.png", "spectrum.svg"}

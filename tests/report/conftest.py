@@ -6,16 +6,42 @@ import pytest
 import torch
 
 from atlasd.algebra.known_groups import orthogonal
+from atlasd.discovery.frames import Frames, Picture, Track
 from atlasd.discovery.result import ChartFinding, Direction, Discovery, PredictorSummary, Verdict
 
 
+def _field_track(name: str, miss: float) -> Track:
+    t = torch.linspace(-1.5, 1.5, 7, dtype=torch.float64)
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+    levels = torch.arange(7 * 12 * 12).reshape(7, 12, 12).remainder(255).to(torch.uint8)
+    pictures = {k: Picture(levels, -1.0, 1.0) for k in ("input", "left", "right", "difference")}
+    curves = (miss * t.square(), t.square(), torch.linspace(0.1, 1.0, 7).double())
+    return Track(name, t, torch.matrix_exp(t[:, None, None] * turn), *curves, pictures=pictures)
+
+
+def _vector_track() -> Track:
+    elements = torch.stack([torch.eye(2), torch.tensor([[1.0, 0.0], [0.0, -1.0]])]).double()
+    points = {"input": torch.randn(2, 9, 2), "left": torch.randn(2, 9), "right": torch.randn(2, 9)}
+    points["left"][1, 0] = float("nan")
+    curves = (torch.tensor([0.0, 0.1]), torch.tensor([0.0, float("nan")]), torch.ones(2))
+    return Track("elements", torch.tensor([1.0, 2.0]), elements, *curves, points=points)
+
+
 @pytest.fixture(scope="session")
-def discovery() -> Discovery:
+def frames() -> Frames:
+    tracks = (_field_track("generator 1", 0.01), _vector_track(), _field_track("contrast scaling", 0.9))
+    field = Picture.of(torch.randn(24, 24, generator=torch.Generator().manual_seed(1)))
+    return Frames(tracks, field, (96, 96), (14.0, 10.0), 0)
+
+
+@pytest.fixture(scope="session")
+def discovery(frames) -> Discovery:
     good = Direction(0.004, 0.006, 1.3, 0.05, "symmetry", "error 0.004 is below the tolerance", extent=1.0)
     bad = Direction(1.02, 1.2, 1.1, 0.05, "broken", "as far off as unrelated data [/] <b>bold</b>")
+    gates = {"skill": 0.97, "testable": 0.4, "saturated": False, "untrained": [0.8]}
     return Discovery(
         group=orthogonal(2),
-        verdict=Verdict(True, "One generator & one reflection hold.", (good,), (good, good), (bad,)),
+        verdict=Verdict(True, "One generator & one reflection hold.", (good,), (good, good), (bad,), gates),
         charts=(
             ChartFinding((64.0, 19.0), 0.003, False, 0.98),
             ChartFinding((86.0, 41.0), 0.4, True, 0.97, "its own generator differs <i>"),
@@ -26,6 +52,7 @@ def discovery() -> Discovery:
         seconds={"fit": 0.4, "search": 1.5},
         seed=3,
         curves={"loss": (1.0, 0.5, 0.01), "size": (0.1, 0.2, 0.2)},
+        frames=frames,
     )
 
 
@@ -42,4 +69,4 @@ def fields() -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="session")
 def plain(discovery) -> Discovery:
     """The same with little to draw."""
-    return replace(discovery, charts=(), spectrum=(), curves={})
+    return replace(discovery, charts=(), spectrum=(), curves={}, frames=None)

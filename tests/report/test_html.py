@@ -3,11 +3,13 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
-from atlasd.discovery.result import Verdict
+from atlasd.discovery.result import ChartFinding, Direction, Verdict
 from atlasd.errors import DataError
+from atlasd.report import html
 from atlasd.report.html import Section, write_page, write_report
 
 EVIL = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>"
@@ -35,59 +37,120 @@ def _read(path) -> _Reader:
 @pytest.fixture(scope="module")
 def page(discovery, fields, tmp_path_factory):
     content = discovery.to_dict(
-        EVIL, config={"name": EVIL, EVIL: 1}, metrics={EVIL: EVIL}, paper={"angle_deg": 1.67}, command=EVIL
+        EVIL,
+        config={"name": EVIL, EVIL: {EVIL: 1}},
+        metrics={EVIL: EVIL, "rows": [{EVIL: EVIL, "model": 0.5}]},
+        paper={"angle_deg": 1.67},
+        command=EVIL,
     )
     return write_report(discovery, tmp_path_factory.mktemp("page") / "report.html", content=content, fields=fields)
 
 
 def test_data_never_become_markup(page):
     reader = _read(page)
-    assert not [tag for tag, _ in reader.tags if tag in ("script", "i", "b", "iframe", "object")]
+    assert [tag for tag, _ in reader.tags].count("script") == 1  # the slider's own
+    assert not [tag for tag, _ in reader.tags if tag in ("i", "iframe", "object", "embed", "base", "form")]
     for _, attributes in reader.tags:
         assert not [name for name in attributes if name.startswith("on")]
-    assert EVIL in reader.words
+    assert reader.words.count(EVIL) >= 5
+
+
+def test_evil_everywhere_that_a_name_can_come_from(discovery, tmp_path):
+    evil = Direction(0.5, 0.6, 1.0, 0.05, "broken", EVIL)
+    verdict = Verdict(False, EVIL, (), (), (evil,), {EVIL: EVIL})
+    charts = (ChartFinding((3.0, 4.0), 0.2, True, 0.9, EVIL),) * 2
+    hostile = replace(
+        discovery,
+        verdict=verdict,
+        charts=charts,
+        predictor=replace(discovery.predictor, kind=EVIL),
+        seconds={EVIL: 1.0},
+        curves={EVIL: (1.0, 2.0)},
+        config={EVIL: EVIL},
+    )
+    path = write_page(tmp_path / "r.html", [Section(hostile, title=EVIL)], title=EVIL)
+    reader = _read(path)
+    assert [tag for tag, _ in reader.tags].count("script") == 1
+    assert not [a for _, a in reader.tags if any(k.startswith("on") or a.get("src") == "x" for k in a)]
+    assert EVIL not in hostile._repr_html_() and "&lt;script&gt;" in hostile._repr_html_()
 
 
 def test_nothing_is_loaded_from_elsewhere(page):
     reader = _read(page)
     sources = [a[k] for _, a in reader.tags for k in ("src", "href") if k in a]
-    assert sources and all(s.startswith("data:image/") for s in sources)
-    assert "@import" not in page.read_text() and not re.search(r"url\(", page.read_text())
+    assert sources and all(s.startswith("data:image/png") for s in sources)
+    text = page.read_text()
+    assert "@import" not in text and not re.search(r"url\((?!#)", text)
+    assert "default-src 'none'" in text and "unsafe-inline'; script-src 'sha256-" in text
     assert page.stat().st_size < 3e6
 
 
 def test_the_answer_comes_first(page):
     words = " ".join(_read(page).words)
-    answer = words.index("The map commutes with O(2): one continuous direction, 2 components.")
-    assert answer < words.index("Verdict") < words.index("Time")
+    answer = words.index("The map commutes with O(2): one continuous direction, a rotation, and 2 components.")
+    assert answer < words.index("See it move") < words.index("Verdict") < words.index("Time")
     assert "Chart 1 stands apart from the other 2." in words
     assert "as far off as unrelated data" in words
 
 
-def test_pictures_speak(page):
-    images = [a for tag, a in _read(page).tags if tag == "img"]
-    assert len(images) == 6 and all(a["alt"] for a in images)
+def test_for_those_who_hear_it(page):
+    reader = _read(page)
+    assert all(a.get("alt") for tag, a in reader.tags if tag == "img")
+    assert all(a.get("aria-label") for tag, a in reader.tags if tag == "svg")
+    assert all(a.get("scope") for tag, a in reader.tags if tag == "th")
+    named = {a["for"] for tag, a in reader.tags if tag == "label" and "for" in a}
+    assert {a["id"] for tag, a in reader.tags if tag == "input" and a["type"] == "range"} == named != set()
+    levels = [int(tag[1]) for tag, _ in reader.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1 and all(b - a <= 1 for a, b in pairwise(levels))
 
 
-def test_light_dark_and_phone(page):
+def test_decisions_differ_by_more_than_colour(discovery, tmp_path):
+    decisions = ("symmetry", "broken", "not testable", "cannot tell")
+    rows = tuple(Direction(0.1, 0.2, 1.0, 0.05, d, d) for d in decisions)
+    path = write_report(replace(discovery, verdict=Verdict(True, "all four", rows)), tmp_path / "r.html")
+    text = path.read_text()
+    for decision, sign in zip(decisions, "✓✕∅?", strict=True):
+        assert f"<span aria-hidden='true'>{sign}</span> {decision}" in text
+
+
+def test_light_dark_phone_and_paper(page):
     text = page.read_text()
-    assert "prefers-color-scheme: dark" in text and "width=device-width" in text and '<html lang="en">' in text
+    for words in ("prefers-color-scheme: dark", "width=device-width", '<html lang="en">', "@media print"):
+        assert words in text
 
 
 def test_report_from_the_discovery_alone(plain, tmp_path):
     path = plain.report(tmp_path / "deep" / "report.html")
-    assert "O(2)" in path.read_text()
+    assert "O(2)" in path.read_text() and "See it move" not in path.read_text()
 
 
-def test_no_symmetry_is_said_plainly(plain, tmp_path):
-    nothing = replace(plain, verdict=Verdict(False, "The predictor has no skill."))
+@pytest.mark.parametrize(
+    "reason, name",
+    [
+        ("The predictor has no skill.", "No symmetry found"),
+        ("Cannot tell: the predictor has no skill.", "Cannot tell"),
+        ("Not testable: outputs are constant.", "Not testable"),
+    ],
+)
+def test_no_symmetry_is_said_plainly(plain, tmp_path, reason, name):
+    nothing = replace(plain, verdict=Verdict(False, reason))
     words = " ".join(_read(write_report(nothing, tmp_path / "r.html")).words)
-    assert "No symmetry found" in words and "The predictor has no skill." in words
+    assert name in words and reason in words
 
 
-def test_several_discoveries_on_one_page(plain, tmp_path):
-    path = write_page(tmp_path / "r.html", [Section(plain, title="one"), Section(plain, title="two")])
-    assert [tag for tag, _ in _read(path).tags].count("article") == 2
+def test_several_discoveries_on_one_page(discovery, tmp_path):
+    path = write_page(tmp_path / "r.html", [Section(discovery, title="one"), Section(discovery, title="two")])
+    reader = _read(path)
+    assert [tag for tag, _ in reader.tags].count("article") == 2
+    identities = [a["id"] for _, a in reader.tags if "id" in a and a["id"].startswith("film")]
+    assert len(set(identities)) == len(identities) > 2
+
+
+def test_a_page_that_grows_too_large_loses_motions_not_answers(discovery, tmp_path, monkeypatch):
+    whole = write_report(discovery, tmp_path / "whole.html")
+    monkeypatch.setattr(html, "MOST_BYTES", whole.stat().st_size - 1)
+    small = write_report(discovery, tmp_path / "small.html")
+    assert small.stat().st_size < whole.stat().st_size and "The map commutes with O(2)" in small.read_text()
 
 
 def test_unwritable_place(plain, tmp_path):

@@ -1,0 +1,303 @@
+"""The blocks of the page: facts, matrices, verdict, map, predictor, controls, time and settings."""
+
+from __future__ import annotations
+
+__all__ = [
+    "again_block",
+    "comparison_block",
+    "controls_block",
+    "data_block",
+    "facts",
+    "group_block",
+    "map_block",
+    "mark",
+    "predictor_block",
+    "table",
+    "time_block",
+    "verdict_block",
+]
+
+import math
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from atlasd.discovery.frames import Picture
+from atlasd.discovery.result import Decision, Direction, Discovery
+from atlasd.report.png import data_address, field_palette, palette_png
+from atlasd.report.svg import bars_svg, curve_svg, map_svg, spectrum_svg, text
+from atlasd.report.words import MARKS, axis_names, describe_generator, percent, short_number
+
+_MOST_MATRICES = 32
+_MOST_ROWS = 40
+_GATES = {
+    "skill": ("Skill of the predictor on held-out data", "at least 0.3"),
+    "testable": ("Share of the outputs that a motion could change", "above 0.000001"),
+    "saturated": ("Class probabilities all but constant", "no"),
+    "untrained": ("Error of the same generators for an untrained predictor", "above the tolerance"),
+}
+
+
+def mark(decision: Decision) -> str:
+    """A decision as a sign, a word and a border of its own."""
+    return (
+        f"<span class='mark {decision.split()[0]}'><span aria-hidden='true'>{MARKS[decision]}</span> {decision}</span>"
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
+    """A table of plain texts; the first cell of each row is its heading."""
+    lines = []
+    for first, *rest in rows:
+        cells = "".join(f"<td>{text(cell)}</td>" for cell in rest)
+        lines.append(f"<tr><th scope='row'>{text(first)}</th>{cells}</tr>")
+    top = "".join(f"<th scope='col'>{text(name)}</th>" for name in head)
+    named = f"<caption>{text(caption)}</caption>" if caption else ""
+    return (
+        f"<div class='scroll'><table>{named}<thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def facts(discovery: Discovery) -> str:
+    """The numbers that people ask for first."""
+    group, judged = discovery.group, (*discovery.verdict.directions, *discovery.verdict.cosets)
+    rows = []
+    if discovery.verdict.symmetric:
+        rows += [("continuous directions", str(group.dimension)), ("components", str(group.order))]
+        rows += [("largest error bound", short_number(max((d.upper for d in judged), default=math.nan)))]
+    if len(discovery.charts) > 1:
+        apart = sum(c.outlier for c in discovery.charts)
+        rows.append(("charts that agree", f"{len(discovery.charts) - apart} of {len(discovery.charts)}"))
+    p = discovery.predictor
+    rows += [("predictor skill", percent(p.skill) if p.samples else "given")]
+    rows += [("seconds", f"{sum(discovery.seconds.values()):.0f}")]
+    inside = "".join(f"<li><b>{text(value)}</b><span>{text(name)}</span></li>" for name, value in rows)
+    return f"<ul class='facts'>{inside}</ul>"
+
+
+def group_block(discovery: Discovery) -> str:
+    """Generators and cosets as coloured matrices."""
+    axes = axis_names(discovery)
+    basis, cosets = discovery.algebra.basis, discovery.cosets
+    parts = []
+    if len(basis):
+        names = [f"generator {k + 1}: {describe_generator(a, axes)}" for k, a in enumerate(basis)]
+        parts.append(f"<h3>Generators</h3>{_matrices(basis, names, discovery.verdict.directions, axes)}")
+    identity = torch.eye(cosets.shape[-1], dtype=cosets.dtype)
+    names = [f"coset {k + 1}" + (": the identity" if torch.equal(g, identity) else "") for k, g in enumerate(cosets)]
+    heading = "One element of each component" if len(basis) else "Elements"
+    parts.append(f"<h3>{heading}</h3>{_matrices(cosets, names, discovery.verdict.cosets, axes)}")
+    note = (
+        "<p class='faint'>Row i, column j: how much axis j feeds into axis i. Blue is negative, red is positive, "
+        "and all matrices share one scale.</p>"
+    )
+    return "".join(parts) + note
+
+
+def _matrices(matrices: Tensor, names: Sequence[str], judged: Sequence[Direction], axes: Sequence[str]) -> str:
+    shown = matrices.detach().cpu().double()[:_MOST_MATRICES]
+    largest = max(float(shown.abs().max()) if len(shown) else 0.0, 1e-12)
+    errors = (
+        [f", error {short_number(d.error)}" for d in judged] if len(judged) == len(matrices) else [""] * len(matrices)
+    )
+    parts = []
+    for matrix, name, error in zip(shown, names, errors, strict=False):
+        head = "".join(f"<th scope='col'>{text(axis)}</th>" for axis in axes)
+        rows = "".join(
+            f"<tr><th scope='row'>{text(axis)}</th>" + "".join(_cell(v, largest) for v in row) + "</tr>"
+            for axis, row in zip(axes, matrix.tolist(), strict=True)
+        )
+        parts.append(
+            f"<table class='matrix'><caption>{text(name + error)}</caption>"
+            f"<thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        )
+    more = f"<p class='faint'>The first {len(shown)} of {len(matrices)}.</p>" if len(matrices) > len(shown) else ""
+    return f"<div class='matrices'>{''.join(parts)}</div>{more}"
+
+
+def _cell(value: float, largest: float) -> str:
+    share = min(abs(value) / largest, 1.0)
+    colour = "38,110,190" if value < 0 else "205,60,40"
+    heavy = " class='heavy'" if share > 0.6 else ""
+    # Adding zero turns -0.00 into 0.00.
+    return f"<td{heavy} style='background:rgba({colour},{0.92 * share:.2f})'>{round(value, 2) + 0.0:.2f}</td>"
+
+
+def verdict_block(discovery: Discovery) -> str:
+    """One row for each direction that was judged, and the spectrum."""
+    verdict = discovery.verdict
+    groups = (("generator", verdict.directions), ("coset", verdict.cosets), ("rejected", verdict.rejected))
+    rows = [_verdict_row(f"{kind} {k + 1}", d) for kind, found in groups for k, d in enumerate(found)]
+    parts = [f"<p>{text(verdict.reason)}</p>"]
+    if rows:
+        top = "<th scope='col'>what</th><th scope='col'>decision</th>"
+        top += "".join(f"<th scope='col' class='number'>{c}</th>" for c in ("error", "upper bound", "tolerance"))
+        top += "<th scope='col'>why</th>"
+        parts.append(
+            "<div class='scroll'><table><caption>Errors are relative to chance: 0 is exact, 1 is what unrelated "
+            f"motions give.</caption><thead><tr>{top}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        )
+    if discovery.spectrum:
+        judged = (*verdict.directions, *verdict.rejected, *verdict.cosets)
+        tolerance = judged[0].tolerance if judged else None
+        picture = spectrum_svg(discovery.spectrum, tolerance, discovery.group.dimension)
+        numbers = ", ".join(short_number(v) for v in discovery.spectrum[:64])
+        parts.append(
+            f"<h3>Spectrum</h3><figure>{picture}<figcaption>Error of every direction at first order. Round and filled: "
+            "kept; square and open: not. A direction below the cut must still hold for larger motions.</figcaption>"
+            f"</figure><details><summary>The numbers</summary><p>{numbers}</p></details>"
+        )
+    return "".join(parts)
+
+
+def _verdict_row(name: str, d: Direction) -> str:
+    numbers = "".join(f"<td class='number'>{short_number(v)}</td>" for v in (d.error, d.upper, d.tolerance))
+    return (
+        f"<tr><th scope='row'>{text(name)}</th><td>{mark(d.decision)}</td>{numbers}"
+        f"<td class='wide'>{text(d.reason)}</td></tr>"
+    )
+
+
+def map_block(discovery: Discovery, fields: Mapping[str, Tensor]) -> str:
+    """Where the charts lie and how well each agrees."""
+    charts, frames = discovery.charts, discovery.frames
+    if not charts or any(len(c.center) not in (2, 3) for c in charts):
+        return ""
+    picture = frames.field if frames is not None else None
+    shape: Sequence[int] = frames.shape if frames is not None else ()
+    radii: Sequence[float] = frames.radii if frames is not None else ()
+    if picture is None and "input" in fields and fields["input"].ndim == 3:
+        picture, shape = Picture.of(fields["input"][0].cpu()), tuple(fields["input"].shape[1:])
+    if not radii and "radii" in fields:
+        radii = fields["radii"].tolist()
+    judged = (*discovery.verdict.directions, *discovery.verdict.rejected)
+    drawing = map_svg(charts, picture, shape, radii, judged[0].tolerance if judged else 0.05)
+    flat = "" if len(charts[0].center) == 2 else " The last two of the three axes are shown."
+    rows = sorted(enumerate(charts), key=lambda pair: (not pair[1].outlier, -pair[1].error))
+    lines = "".join(
+        f"<tr><th scope='row'>{k}</th><td>{text(', '.join(f'{v:g}' for v in c.center))}</td>"
+        f"<td class='number'>{short_number(c.error)}</td><td class='number'>{short_number(c.skill)}</td>"
+        f"<td>{'✕ stands apart' if c.outlier else 'agrees' if math.isfinite(c.error) else 'not judged'}"
+        f"{text(f': {c.reason}') if c.reason else ''}</td></tr>"
+        for k, c in rows[:_MOST_ROWS]
+    )
+    head = "".join(f"<th scope='col'>{name}</th>" for name in ("chart", "centre", "error", "skill", ""))
+    numbers = f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
+    if len(charts) > _MOST_ROWS:
+        numbers += f"<p class='faint'>The {_MOST_ROWS} worst of {len(charts)}.</p>"
+    if len(charts) > 8:
+        numbers = f"<details open><summary>All charts, worst first</summary>{numbers}</details>"
+    return (
+        f"<div class='pair'><figure>{drawing}<figcaption>Every chart over one input field, coloured by its error under "
+        f"the group that all share; the square is the window that is compared.{flat}</figcaption></figure>"
+        f"<div>{numbers}</div></div>"
+    )
+
+
+def data_block(fields: Mapping[str, Tensor]) -> str:
+    """One sample, what goes in and what comes out, on one scale."""
+    shown = {k: fields[k][0].detach().cpu() for k in ("input", "output") if k in fields and fields[k].ndim == 3}
+    if not shown:
+        return ""
+    low, high = min(float(f.min()) for f in shown.values()), max(float(f.max()) for f in shown.values())
+    parts = []
+    for name, field in shown.items():
+        step = max(1, math.ceil(max(field.shape) / 192))
+        levels = Picture.of(field[::step, ::step], low, high).levels
+        source = data_address(palette_png(levels, field_palette("inferno")))
+        parts.append(
+            f"<figure><img class='picture' src='{source}' alt='{name} field of one sample'><figcaption>{name}, "
+            f"{low:.3g} (dark) to {high:.3g} (bright)</figcaption></figure>"
+        )
+    return f"<div class='pair'>{''.join(parts)}</div>"
+
+
+def predictor_block(discovery: Discovery) -> str:
+    """What stood in for the unknown map."""
+    p = discovery.predictor
+    rows = [("kind", p.kind), ("skill against the best trivial map", short_number(p.skill))]
+    rows += [("fitted to", f"{p.samples} samples"), ("seconds", short_number(p.seconds))]
+    curves = "".join(curve_svg(name, values) for name, values in discovery.curves.items())
+    drawn = f"<details><summary>Training curves</summary><div class='pair'>{curves}</div></details>" if curves else ""
+    return table(("predictor", "value"), rows) + drawn
+
+
+def controls_block(discovery: Discovery) -> str:
+    """What had to hold before any claim, and what a motion that is no symmetry gives."""
+    rows = []
+    for key, value in discovery.verdict.gates.items():
+        name, needed = _GATES.get(key, (str(key), ""))
+        rows.append((name, plain(value), needed))
+    frames = discovery.frames
+    for track in frames.tracks if frames is not None else ():
+        sure = (track.chance > 0) & track.miss.isfinite() & (track.covered > 0.3)
+        if track.name.startswith("contrast") and bool(sure.any()):
+            share = float(track.miss[sure].sum() / track.chance[sure].sum())
+            name = track.name.partition(" ")[2]
+            rows.append((f"Negative control: error of a {name}, which is not in the group", short_number(share), ""))
+    return table(("control", "measured", "needed"), rows) if rows else ""
+
+
+def comparison_block(content: Mapping[str, Any]) -> str:
+    """Distances from the truth where it is known, and rows of a comparison."""
+    metrics, paper = dict(content.get("metrics") or {}), dict(content.get("paper") or {})
+    rows = metrics.pop("rows", None) or []
+    parts = []
+    keys = [*metrics, *(k for k in paper if k not in metrics)]
+    if keys:
+        head = ("figure", "here", "paper") if paper else ("figure", "here")
+        cells = [(str(k), plain(metrics.get(k)), plain(paper.get(k)))[: len(head)] for k in keys]
+        parts.append(table(head, cells))
+    if rows and all(isinstance(row, Mapping) for row in rows):
+        columns = list(dict.fromkeys(str(key) for row in rows for key in row))
+        parts.append(table(columns, [[plain(row[k]) if k in row else "" for k in columns] for row in rows]))
+    return "".join(parts)
+
+
+def time_block(content: Mapping[str, Any]) -> str:
+    """Seconds of every stage."""
+    stages = [(str(k), float(v)) for k, v in (content.get("seconds") or {}).items() if v is not None]
+    return f"<figure>{bars_svg(stages, 's')}</figure>" if stages else ""
+
+
+def again_block(content: Mapping[str, Any]) -> str:
+    """The command, the seed, the versions and every setting."""
+    command = content.get("command")
+    rows = [("seed", plain(content.get("seed"))), ("atlasd", plain(content.get("version")))]
+    rows += [("python", platform.python_version())]
+    for package in ("torch", "numpy", "scipy"):
+        try:
+            rows.append((package, version(package)))
+        except PackageNotFoundError:
+            continue
+    rows += [("machine", f"{platform.system()} {platform.machine()}")]
+    settings = table(("setting", "value"), list(_flat(content.get("config") or {})))
+    shown = f"<pre tabindex='0' aria-label='Command'>{text(command)}</pre>" if command else ""
+    return f"{shown}{table(('what', 'value'), rows)}<details><summary>Configuration</summary>{settings}</details>"
+
+
+def _flat(config: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, str]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", plain(value)
+
+
+def plain(value: Any) -> str:
+    """Any value of a result, in a few characters."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k}={plain(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(plain(v) for v in value)
+    return str(value)
