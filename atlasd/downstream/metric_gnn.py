@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.utils import skip_init
 from torch.utils.checkpoint import checkpoint
 
@@ -221,10 +220,10 @@ class _Block(nn.Module):
 
     def forward(self, h: Tensor, inside: Tensor, pairs: Tensor | None, present: Tensor) -> tuple[Tensor, Tensor | None]:
         """Change of h `(B, P, H)`, and the weights `(B, P, P)` by which vectors move."""
-        first = self.receive(inside).unsqueeze(2) + self.send(inside).unsqueeze(1)
-        if pairs is not None and self.pair is not None:
-            first = first + self.pair(pairs)
-        message = functional.relu(self.mix(functional.relu(first)))
+        to, by = self.receive(inside).unsqueeze(2), self.send(inside).unsqueeze(1)
+        # In place wherever the backward pass allows it: the time goes into moving these large tensors.
+        first = to + by if pairs is None or self.pair is None else self.pair(pairs).add_(to).add_(by)
+        message = self.mix(first.relu_()).relu_()
         here = present.mT  # (B, 1, P): vectors that are not there send nothing
         weight = torch.sigmoid(self.gate(message)).squeeze(-1) * here
         # sum_j w_ij m_ij as a product of matrices: no second tensor of the size of the messages.
@@ -232,7 +231,7 @@ class _Block(nn.Module):
         change = self.out(self.norm(self.update(torch.cat([h, gathered], -1))).relu())
         if self.move is None or self.along is None:
             return change, None
-        return change, self.along(functional.relu(self.move(message))).squeeze(-1) * here
+        return change, self.along(self.move(message).relu_()).squeeze(-1) * here
 
 
 class AtlasGNN(MetricGNN):
