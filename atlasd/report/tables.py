@@ -61,10 +61,13 @@ def print_discovery(
             )
         )
     if metrics:
-        plain = {k: v for k, v in metrics.items() if k != "rows"}
+        tables = {k: v for k, v in metrics.items() if _is_table(v)}
+        plain = {k: v for k, v in metrics.items() if k not in tables and k != "rows"}
         console.print(Text("  ".join(f"{k}={_short(v)}" for k, v in plain.items())))
-        if metrics.get("rows"):
-            console.print(row_table(metrics["rows"]))
+        for name, table in tables.items():
+            if name != "rows":
+                console.print(Text(name))
+            console.print(row_table(table))
     console.print(Text(f"{sum(discovery.seconds.values()):.1f} s, {discovery.predictor.kind}"))
 
 
@@ -98,6 +101,10 @@ def row_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     for row in rows:
         table.add_row(*(Text(_short(row[key]) if row.get(key) is not None else "") for key in keys))
     return table
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(row, Mapping) for row in value)
 
 
 def _verdict_table(rows: Iterable[tuple[str, int, Direction]]) -> Table:

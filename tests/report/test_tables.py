@@ -40,3 +40,9 @@ def test_options():
 def test_rows_of_a_comparison_have_a_column_for_each_key():
     text = _printed(lambda c: c.print(row_table([{"model": "a", "auroc": 0.98765}, {"model": "b", "seconds": 3}])))
     assert "model" in text and "0.9877" in text and "seconds" in text
+
+
+def test_every_list_of_mappings_among_the_metrics_is_a_table(discovery):
+    metrics = {"cosine": 0.5, "rows": [{"model": "a"}], "changes": [{"group": "found", "after": 0.25}], "list": [1, 2]}
+    text = _printed(lambda c: print_discovery(discovery, c, metrics=metrics))
+    assert "cosine=0.5  list=[1, 2]" in text and "changes" in text and "0.25" in text and "{" not in text

@@ -1,0 +1,115 @@
+"""The comparison of taggers, on jets small enough for a test."""
+
+import numpy as np
+import pytest
+import torch
+
+from atlasd.algebra.known_groups import lorentz, orthogonal
+from atlasd.discovery.result import Discovery, PredictorSummary, Verdict
+from atlasd.downstream.metric_gnn import minkowski
+from atlasd.downstream.metrics import save_metric
+from atlasd.errors import DataError, InputError
+from atlasd.experiments import top_tagging_downstream as module
+from atlasd.experiments.record import execute, plan_run
+from atlasd.runtime.progress import Silent
+from atlasd.runtime.random import stream
+
+QUICK = ["train=60", "test=60", "constituents=4", "hidden=6", "layers=2", "epochs=2", "elements=2"]
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A directory with jets, a discovered Lorentz group and LieGAN's metric."""
+    generator = stream(0, "jets")
+    p = 10 * torch.randn(120, 5, 3, generator=generator)
+    momenta = torch.cat([p.norm(dim=-1, keepdim=True) + 0.1, p], -1)
+    total = momenta.sum(1)
+    mass = total[:, 0] ** 2 - total[:, 1:].square().sum(-1)
+    momenta[::3, 3:] = 0
+    np.savez(tmp_path / "jets.npz", momenta=momenta.numpy(), label=(mass > mass.median()).numpy().astype(np.uint8))
+    found("lorentz", tmp_path, lorentz(2))
+    save_metric(minkowski() + 0.01, tmp_path / "liegan.json")
+    return tmp_path
+
+
+def found(name, place, group):
+    Discovery(group, Verdict(True, "by hand"), (), (), PredictorSummary("none", 1.0, 1, 0.0), {}).save(place / name)
+
+
+def settings(place, *more):
+    return [*QUICK, f"jets={place / 'jets.npz'}", f"discovery={place / 'lorentz'}", *more]
+
+
+def test_all_five_and_what_they_are_invariant_to(place):
+    plan = plan_run(
+        "top-tagging-downstream", settings(place, "seeds=2", f"liegan={place / 'liegan.json'}"), out=place / "run"
+    )
+    metrics = execute(plan, Silent()).content["metrics"]
+    rows = {row["model"]: row for row in metrics["rows"]}
+    assert list(rows) == ["LorentzNet", "AtlasGNN", "LieGNN", "LorentzNet (w/o)", "EGNN"]
+    assert metrics["metric_cosine"] == pytest.approx(1) and 0.99 < metrics["liegan_cosine"] < 1
+    for row in rows.values():
+        assert 0 <= row["auroc"] <= 1 and row["auroc_sd"] >= 0 and row["parameters"] > 0
+    assert rows["AtlasGNN"]["auroc"] == pytest.approx(rows["LorentzNet"]["auroc"], abs=0.02)  # the exact metric
+    assert rows["AtlasGNN"]["paper_auroc"] == 0.9852 and len(metrics["each"]) == 10
+    change = {row["model"]: row for row in metrics["equivariance"]}
+    for when in ("before", "after"):
+        for model in ("LorentzNet", "AtlasGNN"):
+            assert change[model][f"found_{when}"] < 1e-6 and change[model][f"lorentz_{when}"] < 1e-6
+        for model in rows:
+            assert change[model][f"outside_{when}"] > 1e-3
+        for model in ("LorentzNet (w/o)", "EGNN", "LieGNN"):
+            assert change[model][f"lorentz_{when}"] > 1e-4
+    names = {path.name for path in (place / "run").iterdir()}
+    assert "result.json" in names and "kept" not in names
+
+
+def test_a_killed_run_goes_on_where_it_was(place, monkeypatch):
+    words = settings(place, "seeds=1")
+    measure, done = module._measure, []
+
+    def killed(config, name, *rest):
+        if name == "EGNN" and not done.count("killed"):
+            done.append("killed")
+            raise KeyboardInterrupt
+        done.append(name)
+        return measure(config, name, *rest)
+
+    monkeypatch.setattr(module, "_measure", killed)
+    with pytest.raises(KeyboardInterrupt):
+        execute(plan_run("top-tagging-downstream", words, out=place / "run"), Silent())
+    assert (place / "run" / "kept" / "parts.json").is_file() and not (place / "run" / "result.json").exists()
+    recorded = execute(plan_run("top-tagging-downstream", words, out=place / "run"), Silent())
+    assert done == ["LorentzNet", "AtlasGNN", "LorentzNet (w/o)", "killed", "EGNN"]
+    again = execute(plan_run("top-tagging-downstream", words, out=place / "other"), Silent())
+    for one, other in zip(recorded.content["metrics"]["each"], again.content["metrics"]["each"], strict=True):
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+
+
+@pytest.mark.parametrize(
+    "more, error, message",
+    [
+        (["train=61"], DataError, "must hold 121 jets, got 120"),
+        (["liegan=nowhere.json"], DataError, "JSON file with a metric"),
+        (["jets=nowhere.npz"], DataError, "nowhere.npz"),
+    ],
+)
+def test_bad_input(place, more, error, message):
+    keys = {m.split("=")[0] for m in more}
+    words = [w for w in settings(place) if w.split("=")[0] not in keys]
+    with pytest.raises(error, match=message) as caught:
+        execute(plan_run("top-tagging-downstream", [*words, *more], out=place / "run"), Silent())
+    assert "\n" not in str(caught.value) and not (place / "run").exists()
+
+
+def test_a_discovery_of_something_else(place):
+    found("plane", place, orthogonal(2))
+    words = [w for w in settings(place) if not w.startswith("discovery=")]
+    with pytest.raises(DataError, match="symmetry of four-vectors"):
+        execute(plan_run("top-tagging-downstream", [*words, f"discovery={place / 'plane'}"]), Silent())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_no_gpu(place):
+    with pytest.raises(InputError, match="device=cpu"):
+        execute(plan_run("top-tagging-downstream", settings(place, "device=cuda")), Silent())
