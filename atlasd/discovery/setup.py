@@ -20,6 +20,7 @@ from atlasd.prediction.fit import fit_recipe
 from atlasd.prediction.oracle import oracle_predictor
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, compared
 from atlasd.prediction.samples import Inputs, Samples, split_indices
+from atlasd.prediction.sources import gather
 from atlasd.prediction.trivial import PointwisePart, fit_pointwise
 from atlasd.runtime.executor import About, Shared, current_workers
 from atlasd.runtime.progress import Progress
@@ -52,6 +53,9 @@ def prepare(
     progress: Progress,
 ) -> Setup:
     """Checks the input, fits predictors or wraps the function, and removes the pointwise part."""
+    given = y is not None
+    x, y = gather(x, y)
+    y = y if given or function is None else None  # a function answers for the targets of a dataset
     if (y is None) == (function is None):
         raise InputError("`y` or `function` must be given, and not both; pass targets to learn from, or a function.")
     samples = Samples.check(x, y, atlas, minimum=20)

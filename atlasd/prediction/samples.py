@@ -14,6 +14,7 @@ from torch import Tensor
 
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
+from atlasd.prediction.sources import gather
 
 BLOCK = 5
 """The most charts in a block. Fixed, so that sums do not depend on the number of workers."""
@@ -51,14 +52,15 @@ class Samples:
 
     @classmethod
     def check(cls, x: Any, y: Any = None, atlas: Atlas | None = None, *, minimum: int = 8) -> Samples:
-        """Accepts arrays and tensors, and raises one clear error for what cannot be used.
+        """Accepts what `gather` does, and raises one clear error for what cannot be used.
 
         Arguments:
-            x: Inputs; fields have at least 4 axes.
+            x: Inputs; fields have at least 4 axes. A torch dataset or loader gives the targets, too.
             y: Targets.
             atlas: Charts; required for local discovery on fields.
             minimum: The smallest usable number of samples.
         """
+        x, y = gather(x, y)
         x = _tensor(x, "x")
         if not x.is_floating_point():
             raise InputError(f"`x` must hold floating-point numbers, got {x.dtype}; convert it with x.float().")
@@ -104,14 +106,14 @@ class Samples:
 
     def inputs(self, index: Tensor) -> Tensor:
         """Inputs of some samples, with shape `(B, K, *in)`, as floats of one kind."""
-        x = self.x[index]
+        x = self.x[index].to(index.device)  # data may be elsewhere; what is worked on is where the index is
         x = x if x.dtype in (torch.float32, torch.float64) else x.float()
         return self.atlas.input_patches(x) if self.is_field else x.unsqueeze(1)
 
     def targets(self, index: Tensor) -> Tensor:
         """Targets of some samples: `(B, K, *out)`, or class numbers `(B, K, *pixels)`."""
         assert self.y is not None
-        y = self.y[index]
+        y = self.y[index].to(index.device)
         if self.is_field:
             y = self.atlas.output_patches(y)
             return y.long().squeeze(2) if self.classes else y
