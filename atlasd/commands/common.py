@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["AsJson", "Quiet", "Seed", "Settings", "Verbose", "console", "shown_progress"]
+__all__ = ["AsJson", "Quiet", "Seed", "Settings", "Verbose", "console", "shown_progress", "write_run_page"]
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from atlasd.experiments.record import Recorded
     from atlasd.runtime.progress import Progress
 
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.")]
@@ -47,3 +49,11 @@ def shown_progress(quiet: bool, verbose: bool = False) -> Iterator[Progress]:
         return
     with Terminal(verbose=verbose) as terminal:
         yield terminal
+
+
+def write_run_page(recorded: Recorded) -> Path:
+    """Writes the report of a run that has just ended into its directory."""
+    from atlasd.report.html import write_report
+
+    directory, fields = recorded.plan.directory, recorded.extras.fields
+    return write_report(recorded.discovery, directory / "report.html", content=recorded.content, fields=fields)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from atlasd.commands.common import AsJson, Quiet, Seed, Verbose, console, shown_progress
+from atlasd.commands.common import AsJson, Quiet, Seed, Verbose, console, shown_progress, write_run_page
 
 _FILE = "npz, npy, HDF5, netCDF, zarr, CSV or parquet."
 
@@ -67,6 +67,7 @@ def discover(
     plan = plan_config(OWN, config, seed=seed, out=out)
     with shown_progress(quiet, verbose) as progress:
         recorded = execute(plan, progress, write_figures)
+        page = write_run_page(recorded)
     if as_json:
         sys.stdout.write((plan.directory / "result.json").read_text())
         return
@@ -74,4 +75,4 @@ def discover(
 
     print_discovery(recorded.discovery, console(), metrics=recorded.extras.metrics)
     if not quiet:
-        typer.echo(f"kept in {plan.directory}; `atlasd report {plan.directory}` writes the page", err=True)
+        typer.echo(f"kept in {plan.directory}; the report is {page}", err=True)

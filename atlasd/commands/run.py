@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from atlasd.commands.common import AsJson, Quiet, Seed, Settings, Verbose, console, shown_progress
+from atlasd.commands.common import AsJson, Quiet, Seed, Settings, Verbose, console, shown_progress, write_run_page
 
 
 def run(
@@ -32,6 +32,7 @@ def run(
     plan = plan_run(name, settings, seed=seed, out=out)
     with shown_progress(quiet, verbose) as progress:
         recorded = execute(plan, progress, write_figures)
+        page = write_run_page(recorded)
     if as_json:
         sys.stdout.write((plan.directory / "result.json").read_text())
         return
@@ -39,4 +40,4 @@ def run(
 
     print_discovery(recorded.discovery, console(), metrics=recorded.extras.metrics)
     if not quiet:
-        typer.echo(f"kept in {plan.directory}; `atlasd report {plan.directory}` writes the page", err=True)
+        typer.echo(f"kept in {plan.directory}; the report is {page}", err=True)

@@ -17,6 +17,7 @@ from atlasd.discovery.frames import Frames, Picture, Track
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.refine import scaled
 from atlasd.discovery.setup import Setup
+from atlasd.geometry.charts import PlaneChart
 
 STEPS = 21
 """Frames of a generator, a quarter turn to either side: it takes a grid to itself."""
@@ -40,19 +41,24 @@ def film(setup: Setup, group: Group, weights: Tensor | None = None) -> Frames:
     """
     problem, samples = setup.problem, setup.samples
     weights = problem.chart_weights() if weights is None else weights.double()
-    chart = int(weights.argmax())
-    radii = samples.atlas.radii
+    shown = int(weights.argmax())
+    charts = samples.atlas.charts
+    shape = tuple(samples.x.shape[2:]) if samples.is_field else ()
+    places = [chart.locate(shape) for chart in charts] if shape else []
+    # Radii of charts of a sphere are not in pixels of the field.
+    radii = samples.atlas.radii if all(isinstance(chart, PlaneChart) for chart in charts) else None
     background = _background(samples.x[int(problem.test[0])]) if samples.is_field else None
     tracks = []
     if setup.gates.refusal() is None:
-        camera = _Fields(problem, weights, chart) if problem.is_field else _Vectors(problem)
+        camera = _Fields(problem, weights, shown) if problem.is_field else _Vectors(problem)
         tracks = [camera.track(name, t, path) for name, t, path in _paths(group)]
     return Frames(
         tracks=tuple(tracks),
         field=background,
-        shape=tuple(samples.x.shape[2:]) if samples.is_field else (),
+        shape=shape,
         radii=() if radii is None else tuple(float(r) for r in radii),
-        chart=chart,
+        chart=shown,
+        places=tuple(tuple(float(v) for v in place) for place in places if place),
     )
 
 

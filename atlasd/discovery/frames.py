@@ -86,6 +86,7 @@ class Frames:
         shape: Spatial shape of the data's fields, in pixels; empty for vectors.
         radii: In- and out-radius of the charts in pixels; empty where the chart is everything.
         chart: Number of the chart that is shown.
+        places: Where the charts lie on the field, in pixels; empty where the chart is everything.
     """
 
     tracks: tuple[Track, ...] = ()
@@ -93,6 +94,7 @@ class Frames:
     shape: tuple[int, ...] = ()
     radii: tuple[float, ...] = ()
     chart: int = 0
+    places: tuple[tuple[float, ...], ...] = ()
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything by name, for a file."""
@@ -100,6 +102,7 @@ class Frames:
             "shape": torch.tensor(self.shape, dtype=torch.int64),
             "radii": torch.tensor(self.radii, dtype=torch.float64),
             "chart": torch.tensor(self.chart),
+            "places": torch.tensor(self.places, dtype=torch.float64),
         }
         if self.field is not None:
             named |= _pack("field", self.field)
@@ -122,6 +125,7 @@ class Frames:
             shape=tuple(named["shape"].tolist()),
             radii=tuple(named["radii"].tolist()),
             chart=int(named["chart"]),
+            places=tuple(tuple(place) for place in named["places"].tolist()),
         )
 
 

@@ -172,10 +172,11 @@ def map_block(discovery: Discovery, fields: Mapping[str, Tensor]) -> str:
     radii: Sequence[float] = frames.radii if frames is not None else ()
     if picture is None and "input" in fields and fields["input"].ndim == 3:
         picture, shape = Picture.of(fields["input"][0].cpu()), tuple(fields["input"].shape[1:])
-    if not radii and "radii" in fields:
+    if frames is None and "radii" in fields:
         radii = fields["radii"].tolist()
     judged = (*discovery.verdict.directions, *discovery.verdict.rejected)
-    drawing = map_svg(charts, picture, shape, radii, judged[0].tolerance if judged else 0.05)
+    places = frames.places if frames is not None and len(frames.places) == len(charts) else [c.center for c in charts]
+    drawing = map_svg(charts, places, picture, shape, radii, judged[0].tolerance if judged else 0.05)
     flat = "" if len(charts[0].center) == 2 else " The last two of the three axes are shown."
     rows = sorted(enumerate(charts), key=lambda pair: (not pair[1].outlier, -pair[1].error))
     lines = "".join(
@@ -193,7 +194,8 @@ def map_block(discovery: Discovery, fields: Mapping[str, Tensor]) -> str:
         numbers = f"<details open><summary>All charts, worst first</summary>{numbers}</details>"
     return (
         f"<div class='pair'><figure>{drawing}<figcaption>Every chart over one input field, coloured by its error under "
-        f"the group that all share; the square is the window that is compared.{flat}</figcaption></figure>"
+        f"the group that all share{'; the square is the window that is compared' if radii else ''}.{flat}</figcaption>"
+        "</figure>"
         f"<div>{numbers}</div></div>"
     )
 

@@ -24,6 +24,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
+from torch.nn import functional
 
 from atlasd.discovery.result import ChartFinding, Discovery
 from atlasd.runtime.files import write_atomically
@@ -101,7 +102,10 @@ def draw_spectrum(spectrum: Sequence[float], tolerance: float | None = None, dim
 
 
 def draw_charts(
-    charts: Sequence[ChartFinding], field: Tensor | None = None, radii: Sequence[float] | None = None
+    charts: Sequence[ChartFinding],
+    field: Tensor | None = None,
+    radii: Sequence[float] | None = None,
+    places: Sequence[Sequence[float]] | None = None,
 ) -> Figure:
     """The charts over one input field, coloured by their error; those that stand apart are marked.
 
@@ -109,22 +113,23 @@ def draw_charts(
         charts: Findings with two coordinates each.
         field: One field to draw them over, with shape `(C, H, W)`; its first channel is shown.
         radii: In- and out-radius in pixels.
+        places: Where the charts lie in pixels, if their centres say something else.
     """
+    where = [c.center for c in charts] if places is None else places
     figure = Figure(figsize=(6.0, 5.0), layout="constrained")
     axes = figure.add_subplot()
     if field is not None:
         axes.imshow(field[0].detach().cpu().numpy(), cmap="gray", alpha=0.55, interpolation="none")
     else:
-        centres = [c.center for c in charts]
-        margin = 1.5 * (radii[0] if radii is not None else 1.0)
-        axes.set_xlim(min(c[1] for c in centres) - margin, max(c[1] for c in centres) + margin)
-        axes.set_ylim(max(c[0] for c in centres) + margin, min(c[0] for c in centres) - margin)
+        margin = 1.5 * (radii[0] if radii else 1.0)
+        axes.set_xlim(min(c[1] for c in where) - margin, max(c[1] for c in where) + margin)
+        axes.set_ylim(max(c[0] for c in where) + margin, min(c[0] for c in where) - margin)
         axes.set_aspect("equal")
     errors = [c.error for c in charts if math.isfinite(c.error)]
     scale = Normalize(0.0, max([*errors, 1e-6]))
     colours = ScalarMappable(scale, "viridis")
     for number, chart in enumerate(charts):
-        row, column = chart.center
+        row, column = where[number]
         colour = matplotlib.colormaps["viridis"](scale(chart.error)) if math.isfinite(chart.error) else _GREY
         edge, style, width = (_RED, "--", 2.5) if chart.outlier else (colour, "-", 1.5)
         for radius, alpha in zip(radii or (), (0.0, 0.45), strict=False):
@@ -196,13 +201,24 @@ def draw_discovery(discovery: Discovery, fields: Mapping[str, Tensor] | None = N
             tolerance = verdict.rejected[0].tolerance
         figures["spectrum"] = draw_spectrum(discovery.spectrum, tolerance, discovery.group.dimension)
     if len(discovery.charts) and all(len(c.center) == 2 for c in discovery.charts):
-        radii = fields["radii"].tolist() if "radii" in fields else None
-        figures["charts"] = draw_charts(discovery.charts, fields.get("input"), radii)
+        figures["charts"] = _chart_figure(discovery, fields)
     if "input" in fields:
         figures["fields"] = draw_fields(fields)
     if discovery.curves:
         figures["curves"] = draw_curves(discovery.curves)
     return figures
+
+
+def _chart_figure(discovery: Discovery, fields: Mapping[str, Tensor]) -> Figure:
+    """The charts over the field that the discovery kept, or over the one that is given."""
+    frames = discovery.frames
+    if frames is None or len(frames.places) != len(discovery.charts):
+        radii = fields["radii"].tolist() if "radii" in fields else None
+        return draw_charts(discovery.charts, fields.get("input"), radii)
+    ground = fields.get("input")
+    if ground is None and frames.field is not None:
+        ground = functional.interpolate(frames.field.levels[None, None].float(), frames.shape[-2:], mode="nearest")[0]
+    return draw_charts(discovery.charts, ground, frames.radii, frames.places)
 
 
 def figure_bytes(figure: Figure, kind: str) -> bytes:

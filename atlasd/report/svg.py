@@ -97,10 +97,24 @@ def spectrum_svg(spectrum: Sequence[float], tolerance: float | None, accepted: i
 
 
 def map_svg(
-    charts: Sequence[ChartFinding], picture: Picture | None, shape: Sequence[int], radii: Sequence[float], limit: float
+    charts: Sequence[ChartFinding],
+    places: Sequence[Sequence[float]],
+    picture: Picture | None,
+    shape: Sequence[int],
+    radii: Sequence[float],
+    limit: float,
 ) -> str:
-    """The charts where they lie, over one field, coloured by their error; those that stand apart have a cross."""
-    centres = [c.center[-2:] for c in charts]
+    """The charts where they lie, over one field, coloured by their error; those that stand apart have a cross.
+
+    Arguments:
+        charts: What was found on each.
+        places: Where each lies, in pixels; the last two coordinates are drawn.
+        picture: The field, levels `(h, w)`.
+        shape: Its spatial shape in pixels.
+        radii: In- and out-radius in pixels, if known.
+        limit: The least error that the scale of colours reaches.
+    """
+    centres = [place[-2:] for place in places]
     if len(shape) >= 2:
         origin, extent = (-0.5, -0.5), (float(shape[-2]), float(shape[-1]))
     else:
@@ -127,7 +141,8 @@ def map_svg(
     size = max(5.0, min(11.0, 60 / math.sqrt(len(charts))))
     # Those that stand apart come last, on top.
     for number, chart in sorted(enumerate(charts), key=lambda pair: pair[1].outlier):
-        x, y = left + (chart.center[-1] - origin[1]) * scale, (chart.center[-2] - origin[0]) * scale
+        row, column = centres[number]
+        x, y = left + (column - origin[1]) * scale, (row - origin[0]) * scale
         parts.append(_chart(number, chart, x, y, size, top, [r * scale for r in radii]))
     y = tall + 16
     stops = "".join(f"<stop offset='{k * 10}%' stop-color='{_shade(k / 10)[0]}'/>" for k in range(11))
