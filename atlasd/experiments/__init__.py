@@ -73,6 +73,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "taggers of top quarks on the discovered metric, on the exact one, and on others",
         "atlasd.experiments.top_tagging_downstream",
     ),
+    Experiment(
+        "sphere-mnist-downstream",
+        "digits on a sphere, turned beyond the training data: CNNs with the discovered group against a plain one",
+        "atlasd.experiments.sphere_mnist_downstream",
+    ),
 )
 
 OWN = Experiment("discover", "your own data: `atlasd discover FILE`", "atlasd.experiments.own")

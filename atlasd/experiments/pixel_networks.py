@@ -85,7 +85,9 @@ def pixel_network(plan: Plan, group: Group | None, kind: FieldType | str, genera
     return nn.Sequential(*layers)
 
 
-def _plain(a: int, b: int, kernel: int, stride: int, padding: int, dilation: int, generator: torch.Generator) -> nn.Conv2d:
+def _plain(
+    a: int, b: int, kernel: int, stride: int, padding: int, dilation: int, generator: torch.Generator
+) -> nn.Conv2d:
     layer: nn.Conv2d = nn.utils.skip_init(nn.Conv2d, a, b, kernel, stride, padding, dilation)
     nn.init.kaiming_uniform_(layer.weight, a=math.sqrt(5), generator=generator)
     assert layer.bias is not None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "DownstreamConfig", "run"]
+__all__ = ["CONFIG", "RESUMES", "DownstreamConfig", "Model", "compared", "run"]
 
 import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 from typing import Any, ClassVar, Literal
 
@@ -25,6 +26,7 @@ from atlasd.experiments.config import Config, option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.pixel_networks import Plan, digit_accuracy, fit_pixels, parameters, pixel_network
 from atlasd.experiments.record import Extras
+from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
@@ -75,6 +77,7 @@ class DownstreamConfig(Config):
 
 
 CONFIG = DownstreamConfig
+RESUMES = True
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,11 @@ class Model:
     kind: str
 
 
-def run(config: DownstreamConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+def run(
+    config: DownstreamConfig, seed: int, progress: Progress, kept: Checkpoint | None = None
+) -> tuple[Discovery, Extras]:
     """Trains every network on the same spheres with the same budget, and scores them on pixels with ink."""
+    kept = Checkpoint() if kept is None else kept
     start = time.monotonic()
     found = _given(config, seed) if config.discovery is None else load(config.discovery)
     models = [m for m in compared(found.group, config) if config.models in ("all", m.name)]
@@ -95,18 +101,12 @@ def run(config: DownstreamConfig, seed: int, progress: Progress) -> tuple[Discov
         raise InputError(f"`models` must be part of the comparison, got {config.models!r}; the group lacks it.")
     results: dict[str, list[dict[str, float]]] = {m.name: [] for m in models}
     for s in range(seed, seed + config.seeds):
-        progress.say(f"seed {s}: drawing {config.spheres} spheres")
-        train = _spheres(config.spheres, config.rotate, s, "train")
-        tests = {
-            "accuracy": _spheres(config.test, config.test_rotate, s, "test"),
-            "accuracy_inside": _spheres(max(config.test // 3, 1), config.rotate, s, "test"),
-        }
         for model in models:
-            results[model.name].append(_score(model, config, train, tests, s, progress))
-            progress.say(f"{model.name}: {results[model.name][-1]['accuracy']:.4f}")
-    extras = Extras(_metrics(models, results), paper_figures("sphere-mnist-downstream"), _picture(train))
-    seconds = {**found.seconds, "compare": time.monotonic() - start}
-    return _with_seconds(found, seconds), extras
+            done = kept.do(f"{model.name}, seed {s}", partial(_score, model, config, s, progress))
+            results[model.name].append(done)
+            progress.say(f"{model.name}, seed {s}: accuracy {done['accuracy']:.4f} after {done['seconds']:.0f} s")
+    extras = Extras(_metrics(models, results), paper_figures("sphere-mnist-downstream"), _picture(config, seed))
+    return replace(found, seconds={**found.seconds, "compare": time.monotonic() - start}), extras
 
 
 def compared(group: Group, config: DownstreamConfig) -> list[Model]:
@@ -143,26 +143,38 @@ def _spheres(count: int, rotate: float, seed: int, split: Literal["train", "test
     return sphere_mnist(count, generator=generator, rotate=rotate, split=split)
 
 
-def _score(
-    model: Model,
-    config: DownstreamConfig,
-    train: SphereDigits,
-    tests: Mapping[str, SphereDigits],
-    seed: int,
-    progress: Progress,
-) -> dict[str, float]:
+def _score(model: Model, config: DownstreamConfig, seed: int, progress: Progress) -> dict[str, float]:
+    """Trains one network and measures it; plain values, so that they can be kept."""
+    train = _spheres(config.spheres, config.rotate, seed, "train")
+    tests = {
+        "accuracy": _spheres(config.test, config.test_rotate, seed, "test"),
+        "accuracy_inside": _spheres(max(config.test // 3, 1), config.rotate, seed, "test"),
+    }
     plan = _plan(config)
     network = pixel_network(plan, model.group, model.kind, stream(seed, "pixels", "weights"))
     first = (HEIGHT - config.rows) // 2
     band = slice(first, first + config.rows)
     start, busy = time.monotonic(), time.process_time()
     loss = fit_pixels(
-        network, train.x[:, :, band], train.y[:, band], plan, seed=seed, progress=progress, label=f"training {model.name}"
+        network,
+        train.x[:, :, band],
+        train.y[:, band],
+        plan,
+        seed=seed,
+        progress=progress,
+        label=f"training {model.name}",
     )
     seconds, busy = time.monotonic() - start, time.process_time() - busy
     scores = {key: digit_accuracy(network, t.x, t.y, BACKGROUND) for key, t in tests.items()}
     turns = {f"turn_{d}": e for d, e in _turns(network, tests["accuracy"].x[:8]).items()}
-    return {**scores, **turns, "parameters": parameters(network), "loss": loss, "seconds": seconds, "core_seconds": busy}
+    return {
+        **scores,
+        **turns,
+        "parameters": parameters(network),
+        "loss": loss,
+        "seconds": seconds,
+        "core_seconds": busy,
+    }
 
 
 def _turns(network: nn.Module, x: Tensor) -> dict[int, float]:
@@ -186,8 +198,6 @@ def _metrics(models: list[Model], results: Mapping[str, list[dict[str, float]]])
             "group": "none" if model.group is None else model.group.name,
             "fields": model.kind,
             "accuracy": mean["accuracy"],
-            "lowest": min(r["accuracy"] for r in each),
-            "highest": max(r["accuracy"] for r in each),
             "accuracy_inside": mean["accuracy_inside"],
             "parameters": int(mean["parameters"]),
         }
@@ -195,7 +205,11 @@ def _metrics(models: list[Model], results: Mapping[str, list[dict[str, float]]])
             row["share"] = mean["parameters"] / plain[0]["parameters"]
             row["gain"] = fmean(r["accuracy"] - p["accuracy"] for r, p in zip(each, plain, strict=True))
         rows.append({**row, **{k: mean[k] for k in ("turn_90", "turn_45", "turn_30", "seconds", "core_seconds")}})
-    return {"seeds": len(results[models[0].name]), "rows": rows, "each": {k: list(v) for k, v in results.items()}}
+    return {
+        "seeds": len(results[models[0].name]),
+        "rows": rows,
+        "accuracies": {name: [r["accuracy"] for r in each] for name, each in results.items()},
+    }
 
 
 def _given(config: DownstreamConfig, seed: int) -> Discovery:
@@ -213,9 +227,6 @@ def _given(config: DownstreamConfig, seed: int) -> Discovery:
     )
 
 
-def _with_seconds(found: Discovery, seconds: Mapping[str, float]) -> Discovery:
-    return replace(found, seconds=seconds)
-
-
-def _picture(data: SphereDigits) -> dict[str, Tensor]:
+def _picture(config: DownstreamConfig, seed: int) -> dict[str, Tensor]:
+    data = _spheres(1, config.rotate, seed, "train")
     return {"input": data.x[0], "output": data.y[:1].float(), "radii": torch.tensor([14.0, 14.0], dtype=torch.float64)}
