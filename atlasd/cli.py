@@ -13,6 +13,9 @@ from typing import Annotated
 import typer
 
 from atlasd.errors import AtlasdError
+from atlasd.runtime.interrupt import prompt_interrupt
+
+INTERRUPTED = "atlasd: interrupted; run the same command again to start over."
 
 app = typer.Typer(
     name="atlasd",
@@ -45,9 +48,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "report"),
     "zoo": ("zoo", "zoo"),
     "data": ("data", "data"),
+    "doctor": ("doctor", "doctor"),
 }
 for _name, (_module, _function) in COMMANDS.items():
-    app.command(_name)(getattr(importlib.import_module(f"atlasd.commands.{_module}"), _function))
+    _command = getattr(importlib.import_module(f"atlasd.commands.{_module}"), _function)
+    # The whole first line: left to itself, the list of commands would cut it off.
+    app.command(_name, short_help=_command.__doc__.splitlines()[0])(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = typer.main.get_command(app)
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        status = command.main(given, prog_name="atlasd", standalone_mode=False)
+        with prompt_interrupt(lambda: INTERRUPTED):
+            status = command.main(given, prog_name="atlasd", standalone_mode=False)
     except KeyboardInterrupt:
         status = 130
     except (AtlasdError, OSError) as error:
@@ -68,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail(error.format_message())  # type: ignore[attr-defined]
     if status == 130:
-        print("atlasd: interrupted; run the same command again to start over.", file=sys.stderr)
+        print(INTERRUPTED, file=sys.stderr)
     return status if isinstance(status, int) else 0
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["AsJson", "Quiet", "Seed", "Settings", "Verbose", "console", "shown_progress", "write_run_page"]
+__all__ = [
+    "AsJson", "Quiet", "Seed", "Settings", "Verbose", "console", "experiment_names", "shown_progress", "write_run_page",
+]  # fmt: skip
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +27,13 @@ Settings = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; `atlasd list NAME` shows all."),
 ]
+
+
+def experiment_names(incomplete: str) -> list[str]:
+    """Names of experiments that start so, for the completion of the shell."""
+    from atlasd.experiments import EXPERIMENTS
+
+    return [e.name for e in EXPERIMENTS if e.name.startswith(incomplete)]
 
 
 def console() -> Console:

@@ -16,9 +16,10 @@ _FILE = "npz, npy, HDF5, netCDF, zarr, CSV or parquet."
 
 
 def discover(
-    file: Annotated[Path, typer.Argument(readable=False, help=f"The data: {_FILE}")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, help=f"The data: {_FILE}")],
     second: Annotated[
-        Path | None, typer.Argument(readable=False, help="The targets, where they are in a file of their own.")
+        Path | None,
+        typer.Argument(metavar="TARGETS", readable=False, help="The targets, where they are in a file of their own."),
     ] = None,
     input: Annotated[str, typer.Option(metavar="NAME,...", help="Variables of the input.")] = "",
     target: Annotated[str, typer.Option(metavar="NAME,...", help="Variables of the target.")] = "",
@@ -49,6 +50,13 @@ def discover(
 
     Fields on a grid are looked at chart by chart; tables and arrays of vectors as a whole. What is not given is
     guessed, and said before the work starts.
+
+    \b
+    Examples:
+      atlasd discover run.npz
+      atlasd discover x.npy y.npy --charts '64,19;86,19' --in-radius 14
+      atlasd discover wind.nc --input u10,v10 --target pressure --nan mask
+      atlasd discover events.csv --tokens 'E1,px1,py1,pz1;E2,px2,py2,pz2' --target M
     """
     from atlasd.experiments import OWN
     from atlasd.experiments.config import configure

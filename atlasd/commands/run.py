@@ -10,11 +10,26 @@ from typing import Annotated
 
 import typer
 
-from atlasd.commands.common import AsJson, Quiet, Seed, Settings, Verbose, console, shown_progress, write_run_page
+from atlasd.commands.common import (
+    AsJson,
+    Quiet,
+    Seed,
+    Settings,
+    Verbose,
+    console,
+    experiment_names,
+    shown_progress,
+    write_run_page,
+)
 
 
 def run(
-    name: Annotated[str, typer.Argument(help="Name of the experiment; `atlasd list` shows all.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", autocompletion=experiment_names, help="Name of the experiment; `atlasd list` shows all."
+        ),
+    ],
     settings: Settings = [],  # noqa: B006
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/NAME-seedS]")] = None,
