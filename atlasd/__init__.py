@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from atlasd.geometry.charts import WholeChart as WholeChart
     from atlasd.geometry.sphere import SphereChart as SphereChart
     from atlasd.prediction.fit import fit_predictor as fit_predictor
+    from atlasd.prediction.moments import DeepSetsPredictor as DeepSetsPredictor
+    from atlasd.prediction.moments import MomentPredictor as MomentPredictor
     from atlasd.prediction.neural import ConvPredictor as ConvPredictor
     from atlasd.prediction.neural import MLPPredictor as MLPPredictor
     from atlasd.prediction.stencil import StencilPredictor as StencilPredictor
@@ -39,12 +41,14 @@ _HOMES = {
     "Atlas": "geometry.atlas",
     "ConvPredictor": "prediction.neural",
     "CosetSearch": "discovery.cosets",
+    "DeepSetsPredictor": "prediction.moments",
     "Discovery": "discovery.result",
     "GradientSearch": "discovery.gradient",
     "GridAction": "geometry.actions",
     "Group": "algebra.group",
     "LieAlgebra": "algebra.lie",
     "MLPPredictor": "prediction.neural",
+    "MomentPredictor": "prediction.moments",
     "PlaneChart": "geometry.charts",
     "SpectralSearch": "discovery.spectral",
     "SphereChart": "geometry.sphere",

@@ -52,6 +52,11 @@ class Experiment:
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
+        "dimuons",
+        "muon pairs of real collisions: the Lorentz group from their invariant mass",
+        "atlasd.experiments.dimuons",
+    ),
+    Experiment(
         "heat",
         "heat flow around a hot block: O(2) in every chart, nothing globally",
         "atlasd.experiments.heat",

@@ -17,7 +17,7 @@ from atlasd.prediction.networks import ChartConv, VectorMLP
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.skill import measure_skill
-from atlasd.prediction.train import Schedule, fit_network
+from atlasd.prediction.train import Schedule, fit_network, standardise
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
@@ -66,11 +66,19 @@ def fit_module(
     seed: int,
     progress: Progress,
     class_weights: Tensor | None = None,
+    start: Callable[[nn.Module, torch.Generator], None] | None = None,
 ) -> FittedPredictor:
-    """Fits a network that `make` builds from a generator, and measures its skill."""
+    """Fits a network that `make` builds from a generator, and measures its skill.
+
+    `start` may set weights from the data before training; the network that it is given knows its units. An
+    untrained network of the same kind has not seen it.
+    """
     started = time.perf_counter()
     precision = samples.inputs(train[:1]).dtype
     network = make(stream(seed, "fit", "weights")).to(precision)
+    if start is not None:
+        standardise(network, samples, train)
+        start(network, stream(seed, "fit", "start"))
     curves = fit_network(
         network, samples, train, held_out, schedule, seed=seed, progress=progress, class_weights=class_weights
     )

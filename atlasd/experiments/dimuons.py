@@ -1,0 +1,125 @@
+"""Real muon pairs: the Lorentz group out of the invariant mass, without a metric being assumed."""
+
+from __future__ import annotations
+
+__all__ = ["CONFIG", "DimuonConfig", "beam_algebra", "run"]
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.identify import identify
+from atlasd.algebra.invariants import metric, metric_cosine
+from atlasd.algebra.known_algebras import so
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.datasets.dimuons import Dimuons, load_dimuons
+from atlasd.discovery.discover import discover
+from atlasd.discovery.result import Discovery
+from atlasd.discovery.spectral import SpectralSearch
+from atlasd.experiments.config import Config, option
+from atlasd.experiments.record import Extras
+from atlasd.prediction.moments import DeepSetsPredictor, MomentPredictor
+from atlasd.prediction.neural import MLPPredictor
+from atlasd.prediction.predictor import PredictorSpec
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.random import stream
+
+_KINDS: Mapping[str, PredictorSpec] = {
+    "moments": MomentPredictor(),
+    "deepsets": DeepSetsPredictor(),
+    "mlp": MLPPredictor(hidden=(128, 128, 128)),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DimuonConfig(Config):
+    """Settings of the dimuon experiment."""
+
+    IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
+        # A sum of two roots is no function of quadratic forms of sums.
+        ("target", "pt_sum"): {"predictor": "deepsets"},
+    }
+
+    samples: int | None = option(None, "events, all 30,370 by default", least=100)
+    target: Literal["mass", "pt_sum"] = option("mass", "log M, or the control log(pt1 + pt2)")
+    labels: Literal["true", "shuffled"] = option("true", "shuffled is a control: nothing is to be found")
+    predictor: Literal["moments", "deepsets", "mlp"] = option("moments", "what is fitted")
+    tolerance: float = option(0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
+
+
+CONFIG = DimuonConfig
+
+
+def run(config: DimuonConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Learns the target from the two momenta and asks for its symmetry."""
+    events = load_dimuons(config.samples)
+    progress.say(f"{len(events)} muon pairs, {'mass' if config.target == 'mass' else 'sum of transverse momenta'}")
+    found = discover(
+        events.momenta,
+        _target(events, config, seed),
+        predictor=_KINDS[config.predictor],
+        search=SpectralSearch(tolerance=config.tolerance),
+        seed=seed,
+        progress=progress,
+    )
+    return found, Extras(lorentz_metrics(found) if config.target == "mass" else _beam_metrics(found))
+
+
+def _target(events: Dimuons, config: DimuonConfig, seed: int) -> Tensor:
+    y = (events.mass if config.target == "mass" else events.transverse).log()
+    if config.labels == "shuffled":
+        y = y[torch.randperm(len(y), generator=stream(seed, "dimuons", "labels"))]
+    return y
+
+
+def lorentz_metrics(found: Discovery) -> dict[str, Any]:
+    """How far the algebra lies from the Lorentz algebra, and its invariant form from the Minkowski metric."""
+    metrics: dict[str, Any] = {
+        "group": found.group.name,
+        "algebra": identify(found.algebra).name,
+        "dimension": found.group.dimension,
+        "cosets": found.group.order,
+    }
+    if found.group.dimension:
+        form = metric(found.algebra)
+        minkowski = torch.diag(torch.tensor([-1.0, 1.0, 1.0, 1.0], dtype=torch.float64))
+        angles = found.algebra.angles(so(1, 3))
+        metrics |= {
+            "metric_cosine": metric_cosine(form.form, minkowski),
+            "signature": list(form.signature),
+            "angle_deg": math.degrees(float(angles.max())),
+        }
+    return metrics
+
+
+def beam_algebra() -> LieAlgebra:
+    r"""The exact algebra of :math:`|p_{t1}| + |p_{t2}|`, of dimension 9.
+
+    A matrix keeps the length of every transverse momentum if and only if its rows of px and py are (0, R, 0) with R
+    orthogonal. The rows of E and pz are free, since nothing feels them: a turn about the beam, and eight directions
+    that only change what E and pz become. The boost along the beam is one of them.
+    """
+    basis = torch.zeros(9, 4, 4, dtype=torch.float64)
+    basis[0, 1, 2], basis[0, 2, 1] = -1.0, 1.0
+    for k in range(4):
+        basis[1 + k, 0, k] = 1.0
+        basis[5 + k, 3, k] = 1.0
+    return LieAlgebra(basis)
+
+
+def _beam_metrics(found: Discovery) -> dict[str, Any]:
+    """Whether the turn about the beam was found, and how far what was found lies from what is true."""
+    metrics: dict[str, Any] = {
+        "group": found.group.name,
+        "dimension": found.group.dimension,
+        "cosets": found.group.order,
+    }
+    if found.group.dimension:
+        turn = LieAlgebra(beam_algebra().basis[:1])
+        metrics["beam_turn_deg"] = math.degrees(float(found.algebra.angles(turn).max()))
+        metrics["outside_truth_deg"] = math.degrees(float(found.algebra.angles(beam_algebra()).max()))
+    return metrics

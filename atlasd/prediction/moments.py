@@ -1,0 +1,278 @@
+"""Predictors for sets of vectors: learned quadratic forms of pooled momenta, and a sum over tokens.
+
+Most invariants of matrix groups are built of bilinear forms. `MomentPredictor` learns which ones: it pools a few
+weighted sums of the tokens, takes all products of their components, and learns combinations of these. No metric is
+assumed, all components share one unit, and a set is seen without its order.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DeepSetsPredictor", "MomentNetwork", "MomentPredictor", "SetNetwork"]
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils import skip_init
+
+from atlasd.errors import InputError
+from atlasd.prediction.networks import initialise, uniform
+from atlasd.prediction.neural import fit_module
+from atlasd.prediction.predictor import FittedPredictor
+from atlasd.prediction.samples import Samples
+from atlasd.prediction.train import Schedule
+from atlasd.runtime.progress import Progress
+
+_LADDER = (1.0, 10.0, 100.0, 1000.0)
+"""Scales of a form under asinh: a mass is resolved near zero and far from it."""
+_SLOW = 0.01
+"""Steps of the forms relative to those of the other weights: they start near the answer."""
+_BINS = 400
+_FLOOR = 1e-4
+"""Directions of the products that vary less than this share of the largest are noise of the data."""
+
+
+class _Units(nn.Module):
+    """What every network on vectors has: one unit for all components, and the units of the outputs."""
+
+    unit: Tensor
+    out_shift: Tensor
+    out_scale: Tensor
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.register_buffer("unit", torch.ones(()))
+        self.register_buffer("out_shift", torch.zeros(outputs))
+        self.register_buffer("out_scale", torch.ones(outputs))
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """Inputs `(B, 1, n)` or `(B, 1, P, n)` in units of their size, `(B, 1, P, n)`."""
+        return (x if x.ndim == 4 else x.unsqueeze(2)) / self.unit
+
+
+def _perceptron(widths: Sequence[int], generator: torch.Generator) -> nn.ModuleList:
+    layers = nn.ModuleList(skip_init(nn.Linear, a, b) for a, b in pairwise(widths))
+    initialise(layers, generator)
+    return layers
+
+
+def _through(layers: nn.ModuleList, z: Tensor, last: bool = False) -> Tensor:
+    """SiLU between layers, and after the last one if asked for."""
+    for i, layer in enumerate(layers):
+        z = layer(z)
+        z = functional.silu(z) if last or i < len(layers) - 1 else z
+    return z
+
+
+class MomentNetwork(_Units):
+    r"""A perceptron on :math:`\mathrm{asinh}(F_h)`, with quadratic forms F of pooled vectors.
+
+    :math:`V_q = \sum_p w_q(|p|)\, p`, :math:`F_h = \sum_{q \le r} V_q^T W_{hqr} V_r`, w and W learned; the first
+    pool is the plain sum.
+
+    Arguments:
+        components: Size n of a token.
+        outputs: Number of outputs.
+        pools: Weighted sums of tokens.
+        forms: Quadratic forms.
+        hidden: Widths of the perceptron.
+        generator: Source of the initial weights.
+    """
+
+    white: Tensor
+    first: Tensor
+
+    def __init__(
+        self,
+        components: int,
+        outputs: int,
+        *,
+        pools: int,
+        forms: int,
+        hidden: Sequence[int],
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(outputs)
+        n = components
+        pairs = [(q, r) for q in range(pools) for r in range(q, pools)]
+        # A vector with itself gives n (n + 1) / 2 products, two vectors n^2: areas are among their forms.
+        places = [(q, r, i, j) for q, r in pairs for i in range(n) for j in range(i if q == r else 0, n)]
+        self.register_buffer("places", torch.tensor([(q * n + i, r * n + j) for q, r, i, j in places]).mT)
+        self.sizes = _perceptron((1, 16, pools - 1), generator) if pools > 1 else None
+        self.change = nn.Parameter(torch.zeros(forms, len(places)))
+        self.register_buffer("first", uniform((forms, len(places)), 1, generator))
+        self.register_buffer("white", torch.eye(len(places)))
+        self.layers = _perceptron((forms, *hidden, outputs), generator)
+
+    def products(self, x: Tensor) -> Tensor:
+        """Products of components of pooled vectors, `(B, 1, products)`."""
+        p = self.tokens(x)
+        if self.sizes is None:
+            v = p.sum(2)
+        else:
+            # Padding is zero and stays zero, whatever its weight.
+            size = (p.square().sum(-1, keepdim=True) + 1e-6).log() / 2
+            w = torch.cat([torch.ones_like(size), _through(self.sizes, size)], dim=-1)
+            v = torch.einsum("bkpq,bkpi->bkqi", w, p).flatten(2)
+        places = self.get_buffer("places")
+        return v[..., places[0]] * v[..., places[1]]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Inputs `(B, 1, n)` or `(B, 1, P, n)` to outputs `(B, 1, outputs)`."""
+        forms = (self.first + _SLOW * self.change) @ self.white
+        return _through(self.layers, torch.asinh(self.products(x) @ forms.mT)) * self.out_scale + self.out_shift
+
+    @torch.no_grad()
+    def start(self, x: Tensor, y: Tensor, classes: int, generator: torch.Generator) -> None:
+        """Takes the forms that go with the targets best as the first ones, in closed form.
+
+        With the products whitened, the canonical correlations with the bins of the targets (or the classes) say
+        which combinations the targets depend on. The rest of the forms is random.
+
+        Arguments:
+            x: Inputs `(B, 1, *in)`.
+            y: Targets `(B, 1, outputs)`, or classes `(B, 1)`.
+            classes: Number of classes, 0 for regression.
+            generator: Source of the random forms.
+        """
+        f = self.products(x).double().flatten(0, 1)
+        f = f - f.mean(0)
+        values, vectors = torch.linalg.eigh(f.mT @ f / len(f))
+        white = vectors / values.clamp_min(0.0).sqrt().clamp_min(_FLOOR * float(values[-1]) ** 0.5)
+        u = f @ white
+        if classes:
+            parts = [(y.flatten() == c).nonzero().flatten() for c in range(classes)]
+        else:
+            bins = min(_BINS, len(f) // 10)
+            parts = [part for column in y.flatten(1).mT for part in column.argsort().tensor_split(bins)]
+        parts = [part for part in parts if len(part)]
+        means = torch.stack([u[part].mean(0) * len(part) ** 0.5 for part in parts]) / len(f) ** 0.5
+        _, correlation, directions = torch.linalg.svd(means, full_matrices=False)
+        noise = (len(parts) / len(f)) ** 0.5
+        count = len(self.first) // (2 * len(_LADDER))
+        kept = directions[:count][correlation[:count] > 2 * noise]
+        known = torch.cat([kept * scale for scale in _LADDER])
+        rest = torch.randn(len(self.first) - len(known), u.shape[1], generator=generator, dtype=torch.float64)
+        self.first.copy_(torch.cat([known, rest / u.shape[1] ** 0.5]))
+        self.white.copy_(white.mT)
+        # The random ones speak softly at first: they are there for what the others leave over.
+        if len(known):
+            self.layers[0].get_parameter("weight")[:, len(known) :] *= 0.1
+
+
+class SetNetwork(_Units):
+    """A perceptron on the sum of a perceptron of every token; tokens of zeros do not count.
+
+    Arguments:
+        components: Size n of a token.
+        outputs: Number of outputs.
+        inner: Widths of the perceptron of a token.
+        hidden: Widths of the perceptron on the sum.
+        generator: Source of the initial weights.
+    """
+
+    def __init__(
+        self, components: int, outputs: int, *, inner: Sequence[int], hidden: Sequence[int], generator: torch.Generator
+    ) -> None:
+        super().__init__(outputs)
+        self.inner = _perceptron((components, *inner), generator)
+        self.outer = _perceptron((inner[-1], *hidden, outputs), generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Inputs `(B, 1, n)` or `(B, 1, P, n)` to outputs `(B, 1, outputs)`."""
+        p = self.tokens(x)
+        present = (p != 0).any(-1, keepdim=True).to(p.dtype)
+        pooled = (_through(self.inner, p, last=True) * present).sum(2)
+        return _through(self.outer, pooled) * self.out_scale + self.out_shift
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentPredictor:
+    """Quadratic forms of pooled vectors, then a perceptron; see `MomentNetwork`.
+
+    Arguments:
+        pools: Weighted sums of the tokens; the first is the plain sum.
+        forms: Quadratic forms that are learned.
+        hidden: Widths of the perceptron on them.
+        schedule: How to train.
+
+    Example:
+        >>> from atlasd.prediction.fit import fit_predictor
+        >>> x = torch.randn(500, 2, 3, generator=torch.Generator().manual_seed(0))
+        >>> dot = (x[:, 0] * x[:, 1]).sum(-1)
+        >>> fit_predictor(x, dot, predictor=MomentPredictor()).skill > 0.99
+        True
+    """
+
+    pools: int = 2
+    forms: int = 16
+    hidden: tuple[int, ...] = (32,)
+    schedule: Schedule = Schedule(epochs=60, batch=256, learning_rate=1e-2, patience=20, steps=800, polish=400)
+
+    def __post_init__(self) -> None:
+        if min(self.pools, self.forms, *self.hidden) < 1:
+            raise InputError(f"`pools`, `forms` and `hidden` must be positive, got {self}.")
+
+    def fit(
+        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
+    ) -> FittedPredictor:
+        """Finds the first forms in closed form, then fits all weights."""
+        outputs = _outputs(samples, "MomentPredictor")
+
+        def make(generator: torch.Generator) -> MomentNetwork:
+            return MomentNetwork(
+                samples.size, outputs, pools=self.pools, forms=self.forms, hidden=self.hidden, generator=generator
+            )
+
+        def start(network: nn.Module, generator: torch.Generator) -> None:
+            assert isinstance(network, MomentNetwork)
+            part = train[:20_000]
+            network.start(samples.inputs(part), samples.targets(part), samples.classes, generator)
+
+        return fit_module(
+            make, samples, train, held_out, self.schedule, start=start,
+            kind=f"moments, {self.pools} pools, {self.forms} forms", reach=0.0, seed=seed, progress=progress,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepSetsPredictor:
+    """A perceptron of every token, a sum, and a perceptron on it; see `SetNetwork`.
+
+    Arguments:
+        inner: Widths of the perceptron of a token.
+        hidden: Widths of the perceptron on the sum.
+        schedule: How to train.
+    """
+
+    inner: tuple[int, ...] = (64, 64)
+    hidden: tuple[int, ...] = (64,)
+    schedule: Schedule = Schedule(epochs=150, batch=256, learning_rate=5e-3, patience=30, steps=1500, polish=400)
+
+    def __post_init__(self) -> None:
+        if not self.inner or min(*self.inner, *self.hidden, 1) < 1:
+            raise InputError(f"`inner` and `hidden` must be positive, got {self}.")
+
+    def fit(
+        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
+    ) -> FittedPredictor:
+        """Fits one network for all tokens."""
+        outputs = _outputs(samples, "DeepSetsPredictor")
+
+        def make(generator: torch.Generator) -> SetNetwork:
+            return SetNetwork(samples.size, outputs, inner=self.inner, hidden=self.hidden, generator=generator)
+
+        return fit_module(
+            make, samples, train, held_out, self.schedule,
+            kind=f"deep sets {'-'.join(map(str, self.inner))}", reach=0.0, seed=seed, progress=progress,
+        )  # fmt: skip
+
+
+def _outputs(samples: Samples, name: str) -> int:
+    if samples.is_field:
+        raise InputError(f"`predictor` must not be a {name} for fields; use StencilPredictor or ConvPredictor.")
+    assert samples.y is not None
+    return samples.classes or samples.y.shape[-1]
