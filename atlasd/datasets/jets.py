@@ -105,7 +105,7 @@ def generate_jets(
 
 
 def generate_shard(count: int, settings: JetSettings, seed: int, number: int) -> dict[str, npt.NDArray[Any]]:
-    """Some jets, tops and others in turn: `momenta` `(N, P, 4)`, `label` and `truth` `(N, 4)`, the parton's momentum."""
+    """Some jets, tops and others in turn: `momenta` `(N, P, 4)`, `label` and `truth` `(N, 4)`, of the parton."""
     halves = []
     for label in (0, 1):
         wanted = (count + 1 - label) // 2

@@ -49,6 +49,9 @@ def conclude(
     notes = "".join(f" Note: {n}." for n in found.notes)
     if found.not_testable:
         notes += f" {found.not_testable} direction(s) could not be tested: nothing in the data feels them."
+    beyond = [d.reason for d in rejected if d.decision == "not testable"]
+    if beyond and refusal is None:
+        notes += f" Not testable: {beyond[0]}" + (f", and {len(beyond) - 1} more." if len(beyond) > 1 else ".")
     if refusal is not None:
         reason = f"{refusal[0].capitalize()}: {refusal[1]}."
     elif symmetric:

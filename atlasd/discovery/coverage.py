@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Coverage", "Neighbours"]
+__all__ = ["Coverage", "Neighbours", "Range"]
 
 from copy import copy
 
@@ -151,3 +151,29 @@ class Neighbours:
         """Whether each of `(B, *in)` is near, with shape `(B,)`."""
         rows = moved.flatten(1).float() / self.scale
         return torch.cdist(rows, self.rows).amin(1) <= self.limit
+
+
+class Range:
+    """Tells which vectors, or sets of them, lie within the range of the data along every axis.
+
+    The axes are those of the array and the principal ones. Energies are positive: what turns them negative takes
+    all data to where nothing was fitted, however near to zero they may be. Tokens of zeros are padding.
+
+    Arguments:
+        x: Inputs as the predictor knows them, with shape `(B, n)` or `(B, P, n)`.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        tokens = x.reshape(-1, x.shape[-1]).double()
+        tokens = tokens[(tokens != 0).any(-1)]
+        eye = torch.eye(tokens.shape[-1], dtype=torch.float64)
+        principal = torch.linalg.eigh(tokens.mT @ tokens).eigenvectors if len(tokens) else eye
+        self.axes = torch.cat([eye, principal], dim=1)
+        along = tokens @ self.axes
+        self.low, self.high = (along.amin(0), along.amax(0)) if len(tokens) else (-eye.sum(0), eye.sum(0))
+
+    def __call__(self, moved: Tensor) -> Tensor:
+        """Whether each of `(B, *in)` lies inside with all its tokens, with shape `(B,)`."""
+        along = moved.double() @ self.axes
+        inside = ((along >= self.low) & (along <= self.high)).all(-1) | (moved == 0).all(-1)
+        return inside if inside.ndim == 1 else inside.all(-1)

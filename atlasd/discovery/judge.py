@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["SIZES", "Judged", "judge_cosets", "judge_generators"]
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ from atlasd.runtime.random import stream
 
 SIZES = (0.3, 0.6, 1.0, 1.5)
 """Sizes |t| at which generators are judged."""
+_LISTED = 8
+"""The most rejected components that are looked at again, to tell what is broken from what cannot be tested."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +108,23 @@ def judge_cosets(
     directions = judge(matrices, len(matrices))
     keep = torch.tensor([d.decision == "symmetry" for d in directions], dtype=torch.bool)
     keep[0] = True  # the identity
-    rejected = [d for d, k in zip(directions, keep.tolist(), strict=True) if not k]
+    rejected = [_named(d, m) for d, m, k in zip(directions, matrices, keep.tolist(), strict=True) if not k]
+    # What misses because the data do not reach there is not broken; that is worth saying.
+    others = candidates.rejected[: 0 if problem.is_field else _LISTED]
+    again = judge(others, len(others)) if len(others) else []
+    rejected += [_named(d, m) for d, m in zip(again, others, strict=True) if d.decision == "not testable"]
 
     def accept(elements: Tensor) -> Tensor:
         return torch.tensor([d.decision == "symmetry" for d in judge(elements, len(elements))], dtype=torch.bool)
 
     group = Group.close(algebra, matrices[keep], accept=accept)
     return group, judge(group.cosets, group.order), rejected
+
+
+def _named(direction: Direction, element: Tensor) -> Direction:
+    """The same with the element in the reason, where it can be written in a few words."""
+    diagonal = element.diagonal()
+    if direction.decision != "not testable" or float((element - diagonal.diag()).abs().max()) > 1e-9:
+        return direction
+    words = ", ".join(f"{value:g}" for value in diagonal.tolist())
+    return replace(direction, reason=f"diag({words}): {direction.reason}")

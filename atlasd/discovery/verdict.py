@@ -11,7 +11,7 @@ from torch import Tensor
 
 from atlasd.discovery import gram
 from atlasd.discovery.blocks import ChartCriterion
-from atlasd.discovery.coverage import Coverage, Neighbours
+from atlasd.discovery.coverage import Coverage, Neighbours, Range
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.refine import scaled, weigh_sizes
 from atlasd.discovery.result import Decision, Direction
@@ -19,6 +19,8 @@ from atlasd.discovery.result import Decision, Direction
 MINIMUM_SKILL = 0.3
 RESAMPLES = 400
 _FEW = 16
+_INSIDE = 0.05
+"""Share of the moved vectors that must lie within the range of the data for a single element to be judged."""
 _COVERED = 0.3
 """Share of the moved vectors that must stay near the data for a finite size to count."""
 
@@ -67,6 +69,7 @@ class Evidence:
         coverage: How far moved inputs are still like those fitted to.
         extent: Largest size with an error within the tolerance.
         charts: Error per chart, `(K,)`.
+        inside: Share of moved inputs that lie within the range of the data; of single elements on vectors.
     """
 
     error: float
@@ -76,6 +79,7 @@ class Evidence:
     coverage: float
     extent: float | None
     charts: Tensor
+    inside: float = 1.0
 
 
 def decide(evidence: Evidence, gates: Gates, tolerance: float, tests: int, control: float | None = None) -> Direction:
@@ -98,6 +102,9 @@ def decide(evidence: Evidence, gates: Gates, tolerance: float, tests: int, contr
         decision, reason = refusal
     elif evidence.moved < 1e-6:
         decision, reason = "not testable", "this direction neither moves the data nor is felt by the map"
+    elif evidence.inside < _INSIDE:
+        decision = "not testable"
+        reason = f"{1 - evidence.inside:.0%} of the moved inputs lie beyond the range of the data"
     elif upper <= tolerance and control is not None and control <= tolerance:
         decision = "cannot tell"
         reason = f"an untrained predictor of the same kind commutes as well (error {control:.3f}): this is its design"
@@ -272,7 +279,7 @@ def element_evidence(
         cover = Coverage.of(problem, problem.search[:64])
         criterion = ChartCriterion(problem, problem.test[:samples], (), cover)
         rows = [
-            (miss, torch.maximum(chance, 0.05 * spread.mean()), cover.score(drift))
+            (miss, torch.maximum(chance, 0.05 * spread.mean()), cover.score(drift), 1.0)
             for (miss, chance, spread), drift in zip(
                 criterion.elements(elements), criterion.drift(elements), strict=True
             )
@@ -281,7 +288,7 @@ def element_evidence(
         rows = _vector_elements(problem, elements)
     one, none = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
     evidence = []
-    for miss, chance, coverage in rows:
+    for miss, chance, coverage, inside in rows:
         charts = miss.mean(0) / chance.mean(0).clamp_min(1e-300)
         evidence.append(
             Evidence(
@@ -292,15 +299,19 @@ def element_evidence(
                 coverage=coverage,
                 extent=None,
                 charts=charts,
+                inside=inside,
             )
         )
     return evidence
 
 
-def _vector_elements(problem: Problem, elements: Tensor, samples: int = 2048) -> list[tuple[Tensor, Tensor, float]]:
-    """Miss and chance `(B, 1)` and coverage of every element."""
+def _vector_elements(
+    problem: Problem, elements: Tensor, samples: int = 2048
+) -> list[tuple[Tensor, Tensor, float, float]]:
+    """Miss and chance `(B, 1)`, coverage and share within the range of the data, of every element."""
     x = problem.patches(problem.test[:samples])
-    cover = Coverage(problem, problem.patches(problem.search[:samples]))
+    known = problem.patches(problem.search[:samples])
+    cover, inside = Coverage(problem, known), Range(known[:, 0])
     with torch.no_grad():
         p = problem.psi(x)
         spread = (p - p.mean(0)).double().square()
@@ -309,5 +320,6 @@ def _vector_elements(problem: Problem, elements: Tensor, samples: int = 2048) ->
             moved = problem.action.on_input(g.to(x.dtype), x)
             miss = (problem.psi(moved) - problem.action.on_output(g.to(p.dtype), p)).double().square()
             miss = miss.flatten(2).sum(-1).nan_to_num(float("inf"))
-            rows.append((miss, (2 * spread.flatten(2).sum(-1).mean()).expand_as(miss), cover(moved)))
+            share = float(inside(moved[:, 0]).double().mean())
+            rows.append((miss, (2 * spread.flatten(2).sum(-1).mean()).expand_as(miss), cover(moved), share))
     return rows

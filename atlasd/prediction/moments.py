@@ -20,7 +20,7 @@ from torch.nn.utils import skip_init
 
 from atlasd.errors import InputError
 from atlasd.prediction.networks import initialise, uniform
-from atlasd.prediction.neural import fit_module
+from atlasd.prediction.neural import Architecture, fit_module
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.train import Schedule
@@ -222,10 +222,7 @@ class MomentPredictor:
         """Finds the first forms in closed form, then fits all weights."""
         outputs = _outputs(samples, "MomentPredictor")
 
-        def make(generator: torch.Generator) -> MomentNetwork:
-            return MomentNetwork(
-                samples.size, outputs, pools=self.pools, forms=self.forms, hidden=self.hidden, generator=generator
-            )
+        options = {"pools": self.pools, "forms": self.forms, "hidden": self.hidden}
 
         def start(network: nn.Module, generator: torch.Generator) -> None:
             assert isinstance(network, MomentNetwork)
@@ -233,7 +230,8 @@ class MomentPredictor:
             network.start(samples.inputs(part), samples.targets(part), samples.classes, generator)
 
         return fit_module(
-            make, samples, train, held_out, self.schedule, start=start,
+            Architecture(MomentNetwork, (samples.size, outputs), options),
+            samples, train, held_out, self.schedule, start=start,
             kind=f"moments, {self.pools} pools, {self.forms} forms", reach=0.0, seed=seed, progress=progress,
         )  # fmt: skip
 
@@ -261,12 +259,9 @@ class DeepSetsPredictor:
     ) -> FittedPredictor:
         """Fits one network for all tokens."""
         outputs = _outputs(samples, "DeepSetsPredictor")
-
-        def make(generator: torch.Generator) -> SetNetwork:
-            return SetNetwork(samples.size, outputs, inner=self.inner, hidden=self.hidden, generator=generator)
-
         return fit_module(
-            make, samples, train, held_out, self.schedule,
+            Architecture(SetNetwork, (samples.size, outputs), {"inner": self.inner, "hidden": self.hidden}),
+            samples, train, held_out, self.schedule,
             kind=f"deep sets {'-'.join(map(str, self.inner))}", reach=0.0, seed=seed, progress=progress,
         )  # fmt: skip
 

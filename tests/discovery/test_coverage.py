@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from atlasd.discovery.coverage import Coverage, Neighbours
+from atlasd.discovery.coverage import Coverage, Neighbours, Range
 from atlasd.geometry.atlas import Atlas
 
 
@@ -63,3 +63,16 @@ def test_neighbours(exact):
     near = Neighbours(exact.normal(500, 2))
     assert near(exact.normal(200, 2, seed=1)).double().mean() > 0.7
     assert not near(exact.normal(200, 2, seed=1) + 10).any()
+
+
+def test_range_knows_signs_and_padding(exact):
+    x = exact.normal(300, 3, 2)
+    x[..., 0] = x[..., 0].abs() + 0.01  # like an energy
+    x[::2, 2] = 0.0  # padding
+    inside = Range(x)
+    flip = torch.tensor([1.0, -1.0])
+    assert bool(inside(x).all())
+    assert float(inside(x * flip).double().mean()) > 0.9
+    assert not bool(inside(-x * flip).any())
+    assert not bool(inside(20 * x).all())
+    assert Range(x[:, 0])(x[:5, 0]).shape == (5,)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from atlasd.discovery.discover import discover
 from atlasd.discovery.verdict import Evidence, Gates, decide, element_evidence, field_evidence, vector_evidence
 from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.random import stream
@@ -92,3 +93,22 @@ def test_bounds_are_seeded(blurred, exact):
         for seed in (0, 0, 1)
     )
     assert torch.equal(a, b) and not torch.equal(a, c)
+
+
+def test_elements_beyond_the_range_of_the_data_are_not_testable(exact):
+    x = exact.normal(600, 2)
+    x[:, 0] = x[:, 0].abs()
+    problem = exact.problem_of(lambda x: x.norm(dim=-1), x)
+    elements = torch.stack([torch.diag(torch.tensor([1.0, -1.0])), torch.diag(torch.tensor([-1.0, 1.0]))]).double()
+    good, beyond = element_evidence(problem, elements, torch.ones(1).double(), seed=stream(0, "draws"))
+    assert decide(good, Gates(1.0, 1.0), 0.05, 2).decision == "symmetry"
+    told = decide(beyond, Gates(1.0, 1.0), 0.05, 2)
+    assert told.decision == "not testable" and told.reason.startswith("100% of the moved inputs lie beyond")
+
+
+def test_what_cannot_be_tested_is_named(exact):
+    x = exact.normal(600, 2)
+    x[:, 0] = x[:, 0].abs() + 0.1
+    found = discover(x, function=lambda p: p[:, 0].square() + 3 * p[:, 1].abs(), progress=False)
+    assert found.group.order == 2 and found.group.dimension == 0
+    assert "Not testable: diag(-1, 1)" in found.verdict.reason
