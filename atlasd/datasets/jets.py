@@ -142,7 +142,7 @@ def _one(task: tuple[Path, int, JetSettings, int, int]) -> None:
 
     def write(part: Path) -> None:
         with part.open("wb") as handle:
-            np.savez_compressed(handle, **arrays)
+            np.savez_compressed(handle, allow_pickle=False, **arrays)
 
     write_atomically(path, write)
 
