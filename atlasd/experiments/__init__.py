@@ -52,11 +52,6 @@ class Experiment:
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
-        "dimuons",
-        "muon pairs of real collisions: the Lorentz group from their invariant mass",
-        "atlasd.experiments.dimuons",
-    ),
-    Experiment(
         "heat",
         "heat flow around a hot block: O(2) in every chart, nothing globally",
         "atlasd.experiments.heat",
@@ -68,6 +63,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "atlasd.experiments.arctan",
     ),
     Experiment("toy", "functions with a known exact group, chosen by name=...", "atlasd.experiments.toys"),
+    Experiment(
+        "dimuons",
+        "muon pairs of real collisions: the Lorentz group from their invariant mass",
+        "atlasd.experiments.dimuons",
+    ),
     Experiment(
         "liegg-heat",
         "the rival LieGG on the heat equation: a global symmetry without the hot block, none with it",
