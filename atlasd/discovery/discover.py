@@ -26,6 +26,7 @@ from atlasd.discovery.spectral import SpectralSearch
 from atlasd.geometry.actions import Action
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.predictor import PredictorSpec
+from atlasd.runtime.executor import working
 from atlasd.runtime.progress import Progress, Silent, Terminal
 
 
@@ -68,10 +69,11 @@ def discover(
         'O(2)'
     """
     shown = progress if not isinstance(progress, bool) else (Terminal() if progress else Silent())
-    return _discover(
-        x, y, function=function, atlas=atlas, action=action, predictor=predictor, search=search,
-        cosets=CosetSearch() if cosets is None else cosets, seed=seed, shown=shown,
-    )  # fmt: skip
+    with working(executor):
+        return _discover(
+            x, y, function=function, atlas=atlas, action=action, predictor=predictor, search=search,
+            cosets=CosetSearch() if cosets is None else cosets, seed=seed, shown=shown,
+        )  # fmt: skip
 
 
 def discover_connected(

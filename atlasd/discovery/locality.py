@@ -107,10 +107,12 @@ def survey_charts(
             f"charts must fit into the field of shape {shape}, with out_radius below in_radius, got "
             f"{'' if in_radius is None else f'in_radius={in_radius} and '}out_radius={out}; choose smaller ones."
         )
-    targets = one_hot(samples.y, samples.classes)
+    inputs, given = samples.loaded()
+    assert given is not None
+    targets = one_hot(given, samples.classes)
     channels = samples.x.shape[1]
     allowed = [r for r in _REACHES if out + r <= room and channels * (2 * r + 1) ** len(shape) <= 450] or [1]
-    model = TileModel(samples.x, targets, generator=stream(seed, "survey"))
+    model = TileModel(inputs, targets, generator=stream(seed, "survey"))
     tiles = _tiles(shape, out + max(min(allowed[-1], 4), 1), out, most=12, masked=None)
     profile, local = _reach_profile(model, tiles, out, allowed, shown)
     if in_radius is None:

@@ -60,6 +60,8 @@ def prepare(
         raise InputError("`y` or `function` must be given, and not both; pass targets to learn from, or a function.")
     samples = Samples.check(x, y, atlas, minimum=20)
     action = _action(samples, action)
+    if current_workers().executor is not None:
+        samples = samples.in_files(current_workers().scratch)
     train, search, test = split_indices(len(samples), stream(seed, "split"))
     if function is not None:
         fitted = oracle_predictor(function, samples)
@@ -120,7 +122,7 @@ def _action(samples: Samples, action: Action | None) -> Action:
             raise InputError(f"`action` must have dimensions={samples.size}, got {action.dimensions}.")
         _check_rho("rho_in", action.rho_in, samples.size, samples.x.shape[1])
     if isinstance(action, GridAction | VectorAction) and samples.y is not None and not samples.classes:
-        _check_rho("rho_out", action.rho_out, samples.size, samples.y.shape[1])
+        _check_rho("rho_out", action.rho_out, samples.size, samples.outputs)
     return action
 
 

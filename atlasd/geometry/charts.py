@@ -4,7 +4,9 @@ from __future__ import annotations
 
 __all__ = ["Chart", "PlaneChart", "WholeChart"]
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -91,6 +93,15 @@ class PlaneChart:
                 f"{shape}, got rows and columns {low.tolist()} to {high.tolist()}; "
                 "move the centre or make the radius smaller."
             )
+
+    def reach(self) -> list[tuple[int, int]]:
+        """First and last but one pixel that the chart reads along every axis, with room to interpolate."""
+        corners = self._points(self.in_radius)
+        return [(math.floor(float(c.min())) - 3, math.ceil(float(c.max())) + 4) for c in corners.mT]
+
+    def shifted(self, origin: Sequence[int]) -> PlaneChart:
+        """The same chart on a field of which the part before `origin` was cut away."""
+        return replace(self, center=tuple(c - o for c, o in zip(self.center, origin, strict=True)))
 
     def _points(self, radius: int) -> Tensor:
         """Field positions of the patch's pixels, with shape `(Q, d)`, in float64."""

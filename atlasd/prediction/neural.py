@@ -171,8 +171,7 @@ class MLPPredictor:
                 "`predictor` must not be an MLPPredictor for fields; use StencilPredictor or ConvPredictor."
             )
         inputs = samples.x.shape[1:].numel()
-        assert samples.y is not None
-        outputs = samples.classes or samples.y.shape[-1]
+        outputs = samples.classes or samples.outputs
         make = Architecture(VectorMLP, (inputs, outputs), {"hidden": self.hidden, "gated": self.gated})
         return fit_module(
             make, samples, train, held_out, self.schedule,

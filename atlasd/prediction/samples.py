@@ -4,8 +4,10 @@ from __future__ import annotations
 
 __all__ = ["BLOCK", "Inputs", "Samples", "chart_blocks", "split_indices"]
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from torch import Tensor
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.sources import gather
+from atlasd.prediction.stored import Stored, spill, stored
 
 BLOCK = 5
 """The most charts in a block. Fixed, so that sums do not depend on the number of workers."""
@@ -38,14 +41,15 @@ class Samples:
 
     Arguments:
         x: Fields `(N, C, *S)`, vectors `(N, n)` or sets of vectors `(N, P, n)`.
-        y: Targets: fields, `(N,)`, `(N, outputs)` or integer classes; `None` with an oracle.
+        y: Targets: fields, `(N,)`, `(N, outputs)` or integer classes; `None` with an oracle. Both may be
+            references to files, and are then read as they are needed.
         atlas: Where the charts lie; the whole by default.
         is_field: Whether `x` holds fields.
         classes: Number of classes, 0 for regression.
     """
 
-    x: Tensor
-    y: Tensor | None
+    x: Tensor | Stored
+    y: Tensor | Stored | None
     atlas: Atlas
     is_field: bool
     classes: int = 0
@@ -62,17 +66,18 @@ class Samples:
         """
         x, y = gather(x, y)
         x = _tensor(x, "x")
-        if not x.is_floating_point():
+        if not x.dtype.is_floating_point:
             raise InputError(f"`x` must hold floating-point numbers, got {x.dtype}; convert it with x.float().")
         if x.ndim < 2 or x.ndim > 5:
             raise InputError(
                 f"`x` must have shape (N, n), (N, P, n), (N, C, H, W) or (N, C, D, H, W), got {tuple(x.shape)}."
             )
-        if x[:1].numel() == 0 and len(x):
+        if 0 in x.shape[1:] and len(x):
             raise InputError(f"`x` must not be empty, got shape {tuple(x.shape)}.")
         if len(x) < minimum:
             raise InputError(f"`x` must hold at least {minimum} samples, got {len(x)}; give more data.")
-        _check_finite(x, "x")
+        if isinstance(x, Tensor):  # what is read from files is checked then
+            _check_finite(x, "x")
         is_field = x.ndim >= 4
         if atlas is not None and not is_field and atlas.radii is not None:
             raise InputError(
@@ -104,20 +109,69 @@ class Samples:
         """Size n of the matrices that act."""
         return self.x.ndim - 2 if self.is_field else self.x.shape[-1]
 
+    @property
+    def outputs(self) -> int:
+        """Channels or numbers of the targets."""
+        assert self.y is not None
+        return self.y.shape[1] if self.y.ndim > 1 else 1
+
+    def in_files(self, directory: Callable[[], Path]) -> Samples:
+        """The same samples with their arrays in files, so that a task is sent a reference; written where they are not.
+
+        Arguments:
+            directory: Called for where to write.
+        """
+        x, y = self.x, self.y
+        x = x if isinstance(x, Stored) else spill(x, directory() / "x.bin")
+        y = y if y is None or isinstance(y, Stored) else spill(y, directory() / "y.bin")
+        return replace(self, x=x, y=y)
+
+    def loaded(self, most: int = 1024) -> tuple[Tensor, Tensor | None]:
+        """Inputs and targets in memory; of those in files at most so many samples, evenly spread."""
+        if isinstance(self.x, Tensor) and not isinstance(self.y, Stored):
+            return self.x, self.y
+        index = torch.arange(0, len(self), -(-len(self) // most))
+        return self.x[index], None if self.y is None else self.y[index]
+
+    def in_order(self, index: Tensor) -> Tensor:
+        """The indices as they are read best: sorted where the data lie in chunks."""
+        return index.sort().values if self._rows else index
+
+    def shuffled(self, index: Tensor, generator: torch.Generator) -> Tensor:
+        """Positions in `index` in random order; where the data lie in chunks, shard by shard."""
+        order = torch.randperm(len(index), generator=generator)
+        if not self._rows:
+            return order
+        shards = torch.randperm(len(self) // self._rows + 1, generator=generator)
+        return order[shards[index[order] // self._rows].argsort(stable=True)]
+
+    @property
+    def _rows(self) -> int:
+        return self.x.rows if isinstance(self.x, Stored) else 0
+
     def inputs(self, index: Tensor) -> Tensor:
         """Inputs of some samples, with shape `(B, K, *in)`, as floats of one kind."""
-        x = self.x[index].to(index.device)  # data may be elsewhere; what is worked on is where the index is
+        x, atlas = self._seen(self.x, index)
         x = x if x.dtype in (torch.float32, torch.float64) else x.float()
-        return self.atlas.input_patches(x) if self.is_field else x.unsqueeze(1)
+        return atlas.input_patches(x) if self.is_field else x.unsqueeze(1)
+
+    def _seen(self, data: Tensor | Stored, index: Tensor) -> tuple[Tensor, Atlas]:
+        """Data of some samples, and the atlas that fits them: of files in chunks only the box around the charts."""
+        if isinstance(data, Tensor) or not data.rows or not self.is_field:
+            return data[index].to(index.device), self.atlas  # data may be elsewhere than what is worked on
+        box, atlas = self.atlas.cropped(data.shape[2:])
+        return data.read(index, box).to(index.device), atlas
 
     def targets(self, index: Tensor) -> Tensor:
         """Targets of some samples: `(B, K, *out)`, or class numbers `(B, K, *pixels)`."""
         assert self.y is not None
-        y = self.y[index].to(index.device)
+        y, atlas = self._seen(self.y, index)
         if self.is_field:
-            y = self.atlas.output_patches(y)
+            y = atlas.output_patches(y if y.ndim == self.x.ndim else y.unsqueeze(1))
             return y.long().squeeze(2) if self.classes else y
-        return y.long().unsqueeze(1) if self.classes else y.unsqueeze(1)
+        if self.classes:
+            return y.long().unsqueeze(1)
+        return (y if y.ndim > 1 else y.unsqueeze(-1)).unsqueeze(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,9 +195,11 @@ def split_indices(samples: int, generator: torch.Generator) -> tuple[Tensor, Ten
     return order[:a], order[a:b], order[b:]
 
 
-def _tensor(value: Any, name: str) -> Tensor:
+def _tensor(value: Any, name: str) -> Tensor | Stored:
     if isinstance(value, Tensor):
         return value.detach()
+    if (reference := stored(value)) is not None:
+        return reference
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "fiub":
@@ -151,6 +207,13 @@ def _tensor(value: Any, name: str) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array))
     except (TypeError, ValueError) as error:
         raise InputError(f"`{name}` must be an array of numbers, got {type(value).__name__} ({error}).") from error
+
+
+def _extremes(y: Tensor | Stored) -> tuple[int, int]:
+    """Smallest and largest class, read in parts."""
+    step = max(y.rows if isinstance(y, Stored) else 0, 4096)
+    parts = [y[slice(start, start + step)] for start in range(0, len(y), step)]
+    return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
 
 
 def _check_finite(value: Tensor, name: str) -> None:
@@ -172,15 +235,16 @@ def _check_finite(value: Tensor, name: str) -> None:
         )
 
 
-def _targets(x: Tensor, y: Tensor, is_field: bool) -> tuple[Tensor, int]:
+def _targets(x: Tensor | Stored, y: Tensor | Stored, is_field: bool) -> tuple[Tensor | Stored, int]:
     if y.ndim == 0 or len(y) != len(x):
         raise InputError(
             f"`y` must have as many samples as `x` ({len(x)}), got {len(y) if y.ndim else 'a single number'}."
         )
-    if y.is_complex():
+    if y.dtype.is_complex:
         raise InputError(f"`y` must hold real numbers, got {y.dtype}; give real and imaginary parts as outputs.")
-    if y.is_floating_point():
-        _check_finite(y, "y")
+    if y.dtype.is_floating_point:
+        if isinstance(y, Tensor):
+            _check_finite(y, "y")
         if is_field:
             if y.ndim != x.ndim or y.shape[2:] != x.shape[2:]:
                 raise InputError(
@@ -190,15 +254,17 @@ def _targets(x: Tensor, y: Tensor, is_field: bool) -> tuple[Tensor, int]:
             return y, 0
         if y.ndim > 2:
             raise InputError(f"`y` must have shape (N,) or (N, outputs), got {tuple(y.shape)}.")
-        return (y.unsqueeze(-1) if y.ndim == 1 else y), 0
-    y = y.long()
-    if is_field and y.ndim == x.ndim - 1:
-        y = y.unsqueeze(1)
-    if is_field and (y.shape[1] != 1 or y.shape[2:] != x.shape[2:]):
+        return (y.unsqueeze(-1) if isinstance(y, Tensor) and y.ndim == 1 else y), 0
+    if isinstance(y, Tensor):
+        y = y.long()
+        if is_field and y.ndim == x.ndim - 1:
+            y = y.unsqueeze(1)
+    grid = (1, *x.shape[2:])
+    if is_field and tuple(y.shape[1:]) != grid and (isinstance(y, Tensor) or tuple(y.shape[1:]) != grid[1:]):
         raise InputError(f"`y` must hold one class per pixel of `x` {tuple(x.shape)}, got {tuple(y.shape)}.")
     if not is_field and y.ndim != 1:
         raise InputError(f"`y` must hold one class per sample, (N,), got {tuple(y.shape)}.")
-    low, high = int(y.min()), int(y.max())
+    low, high = _extremes(y)
     if low < 0 or high > 1000:
         raise InputError(f"`y` of integers must hold classes from 0 to at most 1000, got {low} to {high}; use floats.")
     return y, high + 1

@@ -42,7 +42,7 @@ def measure_skill(
         batch: Samples read together.
         limit: The most samples looked at on each side.
     """
-    train, held_out = train[:limit], held_out[:limit]
+    train, held_out = samples.in_order(train[:limit]), samples.in_order(held_out[:limit])
     if samples.classes:
         return _class_skill(function, samples, train, held_out, batch)
 

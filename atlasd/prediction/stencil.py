@@ -53,7 +53,7 @@ class StencilPredictor:
         started = time.perf_counter()
         width = self._fitting_width(samples)
         moments = _Moments(width, samples.size)
-        for part, index in enumerate(progress.track(train.split(self.batch), "fit stencils")):
+        for part, index in enumerate(progress.track(samples.in_order(train).split(self.batch), "fit stencils")):
             moments.add(samples.inputs(index), samples.targets(index), part if len(train) >= 200 else None)
         parameters = moments.features
         if len(train) * moments.pixels < 4 * parameters:
@@ -89,7 +89,7 @@ class StencilPredictor:
     def _choose(self, moments: _Moments, samples: Samples, held_out: Tensor) -> _Stencil:
         solutions = [moments.solve(ridge) for ridge in self.ridges]  # each (K, F + 1, C')
         errors = torch.zeros(len(solutions), len(samples.atlas), dtype=torch.float64)
-        for index in held_out.split(self.batch):
+        for index in samples.in_order(held_out).split(self.batch):
             x, y = samples.inputs(index), samples.targets(index)
             for i, solution in enumerate(solutions):
                 function = moments.stencil(solution, tuple(y.shape[3:]))

@@ -134,7 +134,7 @@ def fit_network(
     for _ in progress.track(range(epochs), label):
         network.train()
         total = 0.0
-        order = torch.randperm(len(train), generator=generator)
+        order = samples.shuffled(train, generator)
         for part in order.split(schedule.batch):
             if len(part) < 2:  # batch norm needs two
                 continue

@@ -17,6 +17,8 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -119,6 +121,7 @@ class Workers:
 
     Arguments:
         executor: Where tasks run; `None` is this process.
+        directory: Where large arrays are put for the workers; a temporary directory of this machine by default.
 
     Example:
         >>> Workers().map(pow, [(2, 3), (3, 2)], ["first", "second"])
@@ -126,13 +129,33 @@ class Workers:
     """
 
     executor: Executor | None = None
+    directory: Path | None = None
 
     def __post_init__(self) -> None:
+        self._scratch: TemporaryDirectory[str] | None = None
+        self._count = 0
         if self.executor is not None and not callable(getattr(self.executor, "submit", None)):
             raise InputError(
                 f"`executor` must be a concurrent.futures.Executor or None, got {type(self.executor).__name__}; "
                 "for Dask pass client.get_executor()."
             )
+
+    def scratch(self) -> Path:
+        """A new directory for arrays that tasks refer to; it goes when the work is done."""
+        if self._scratch is None:
+            if self.directory is not None:
+                self.directory.mkdir(parents=True, exist_ok=True)
+            self._scratch = TemporaryDirectory(prefix="atlasd-", dir=self.directory)
+        self._count += 1
+        made = Path(self._scratch.name) / str(self._count)
+        made.mkdir()
+        return made
+
+    def close(self) -> None:
+        """Removes what was put down for the workers."""
+        if self._scratch is not None:
+            self._scratch.cleanup()
+        self._scratch = None
 
     def map(
         self,
@@ -256,11 +279,20 @@ def current_workers() -> Workers:
 
 
 @contextmanager
-def working(executor: Executor | None) -> Iterator[Workers]:
-    """Makes an executor the place where tasks run; `None` keeps that of the surroundings."""
-    workers = current_workers() if executor is None else Workers(executor)
+def working(executor: Executor | None, directory: Path | None = None) -> Iterator[Workers]:
+    """Makes an executor the place where tasks run; `None` keeps that of the surroundings.
+
+    Arguments:
+        executor: Where tasks run.
+        directory: Where large arrays are put for the workers; one that all of them see.
+    """
+    if executor is None:
+        yield current_workers()
+        return
+    workers = Workers(executor, directory)
     token = _current.set(workers)
     try:
         yield workers
     finally:
         _current.reset(token)
+        workers.close()

@@ -1,0 +1,168 @@
+"""Arrays in files: only the reference travels, and whoever reads opens the file."""
+
+from __future__ import annotations
+
+__all__ = ["Stored", "spill", "stored"]
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from atlasd.errors import DataError
+from atlasd.runtime.files import write_atomically
+
+SHARD_BYTES = 32 * 2**20
+"""Chunks are read together up to this size; networks shuffle inside such shards, and shards among each other."""
+_handles: dict[tuple[str, str, str], Any] = {}
+_last: dict[tuple[str, str, str], tuple[tuple[Any, ...], np.ndarray]] = {}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array in a file, with the manners of a tensor where the library needs them.
+
+    Arguments:
+        kind: `memory` is a plain file that is mapped; `hdf5` holds netCDF-4 too; `zarr` is a directory or a file.
+        path: The file.
+        name: The array inside the file.
+        shape: Its shape.
+        numbers: Its numpy type.
+        offset: Where a mapped array begins.
+        rows: Samples that are read together; 0 where each can be had alone.
+    """
+
+    kind: Literal["memory", "hdf5", "zarr"]
+    path: str
+    name: str
+    shape: torch.Size
+    numbers: str
+    offset: int = 0
+    rows: int = 0
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its numbers."""
+        return torch.from_numpy(np.zeros(1, _native(self.numbers))).dtype
+
+    def __getitem__(self, index: Tensor | slice) -> Tensor:
+        return self.read(index)
+
+    def read(self, index: Tensor | slice, box: tuple[slice, ...] = ()) -> Tensor:
+        """Some samples, and of their last axes only a box.
+
+        Arguments:
+            index: Numbers of the samples, or a slice.
+            box: Slices of the last axes.
+        """
+        numbers = np.arange(len(self))[index] if isinstance(index, slice) else index.cpu().numpy()
+        window = (*([slice(None)] * (self.ndim - 1 - len(box))), *box)
+        try:
+            values = self._rows(numbers, window)
+        except (OSError, KeyError, ValueError, RuntimeError) as error:
+            raise OSError(f"{self.path} could not be read: {' '.join(str(error).split())}") from error
+        values = np.ascontiguousarray(values, dtype=_native(self.numbers))
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            bad = numbers[~np.isfinite(values).reshape(len(values), -1).all(1)]
+            raise DataError(
+                f"`{self.path}` must hold finite numbers, got NaN or infinity in {len(bad)} of {len(values)} samples "
+                f"read (first: sample {bad[0]}); drop or fill them."
+            )
+        return torch.from_numpy(values)
+
+    def _rows(self, index: np.ndarray, window: tuple[slice, ...]) -> np.ndarray:
+        array = self._open()
+        if not self.rows:
+            return np.array(array[(index, *window)])
+        out: np.ndarray | None = None
+        for shard in np.unique(index // self.rows):
+            mine = index // self.rows == shard
+            values = self._shard(array, int(shard), window)
+            out = np.empty((len(index), *values.shape[1:]), values.dtype) if out is None else out
+            out[mine] = values[index[mine] - shard * self.rows]
+        return np.array(array[(slice(0, 0), *window)]) if out is None else out
+
+    def _shard(self, array: Any, number: int, window: tuple[slice, ...]) -> np.ndarray:
+        """One shard; the last one read is kept, since the next samples are often in it too."""
+        key, wanted = (self.kind, self.path, self.name), (number, *((s.start, s.stop) for s in window))
+        if key not in _last or _last[key][0] != wanted:
+            rows = slice(number * self.rows, (number + 1) * self.rows)
+            _last[key] = wanted, np.asarray(array[(rows, *window)])
+        return _last[key][1]
+
+    def _open(self) -> Any:
+        key = (self.kind, self.path, self.name)
+        if key not in _handles:
+            _handles[key] = self._opened()
+        return _handles[key]
+
+    def _opened(self) -> Any:
+        if self.kind == "memory":
+            return np.memmap(self.path, self.numbers, "r", self.offset, tuple(self.shape))
+        if self.kind == "hdf5":
+            import h5py
+
+            return h5py.File(self.path, "r")[self.name]
+        import zarr
+
+        return zarr.open_array(self.path, mode="r", path=self.name)
+
+
+def _native(numbers: str) -> np.dtype:
+    """The same numbers in the byte order and widths that torch knows."""
+    kind = np.dtype(numbers)
+    return np.dtype({"u2": "i4", "u4": "i8"}.get(kind.str[1:], kind.newbyteorder("=")))
+
+
+def stored(value: Any) -> Stored | None:
+    """A reference to the file behind an array, where there is one: memory maps, HDF5, netCDF-4 by h5py, zarr.
+
+    Arguments:
+        value: What the user gave.
+    """
+    if isinstance(value, Stored):
+        return value
+    module = type(value).__module__.split(".")[0]
+    if isinstance(value, np.memmap) and value.filename is not None and value.flags.c_contiguous:
+        base = value.base
+        whole = not isinstance(base, np.memmap) or base.shape == value.shape
+        if whole and value.dtype.kind in "fiub":
+            return Stored("memory", str(value.filename), "", torch.Size(value.shape), value.dtype.str, value.offset)
+    if module == "h5py" and hasattr(value, "chunks") and value.dtype.kind in "fiub" and value.ndim:
+        rows = _shard_rows(value.chunks[0] if value.chunks else 1, value.shape, value.dtype.itemsize)
+        return Stored("hdf5", value.file.filename, value.name, torch.Size(value.shape), value.dtype.str, rows=rows)
+    if module == "zarr" and hasattr(value, "chunks") and value.dtype.kind in "fiub" and value.ndim:
+        root = getattr(value.store, "root", None) or getattr(value.store, "path", None)
+        if root is not None and Path(str(root)).exists():
+            rows = _shard_rows(value.chunks[0], value.shape, value.dtype.itemsize)
+            return Stored("zarr", str(root), value.path, torch.Size(value.shape), value.dtype.str, rows=rows)
+    return None
+
+
+def _shard_rows(chunk: int, shape: tuple[int, ...], width: int) -> int:
+    """As many whole chunks as a shard may hold, but at least one."""
+    row = int(np.prod(shape[1:], dtype=np.int64)) * width
+    return max(chunk * max(1, SHARD_BYTES // max(chunk * row, 1)), 1)
+
+
+def spill(value: Tensor, path: Path) -> Stored:
+    """Writes a tensor to a file that workers map into memory.
+
+    Arguments:
+        value: What is too large to be sent along.
+        path: Where to.
+    """
+    array = value.cpu().contiguous().numpy()
+    write_atomically(path, lambda file: array.tofile(file))
+    return Stored("memory", str(path.resolve()), "", value.shape, array.dtype.str)
