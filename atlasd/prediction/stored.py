@@ -56,8 +56,8 @@ class Stored:
         """The type of its numbers."""
         return torch.from_numpy(np.zeros(1, _native(self.numbers))).dtype
 
-    def __getitem__(self, index: Tensor | slice) -> Tensor:
-        return self.read(index)
+    def __getitem__(self, index: Tensor | slice | int) -> Tensor:
+        return self.read(torch.tensor([index]))[0] if isinstance(index, int) else self.read(index)
 
     def read(self, index: Tensor | slice, box: tuple[slice, ...] = ()) -> Tensor:
         """Some samples, and of their last axes only a box.
