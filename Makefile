@@ -13,6 +13,10 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,docs]"
+	touch $@
+
 demo: $(VENV)/.installed
 	$(BIN)/atlasd demo
 
@@ -24,14 +28,15 @@ lint: $(VENV)/.installed
 test: lint
 	$(BIN)/python -m pytest -m "not slow" -n 2 -q
 
-slow: $(VENV)/.installed
+slow: $(VENV)/.docs
 	$(BIN)/python -m pytest -m slow -q
 
 bench: $(VENV)/.installed
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
-docs: $(VENV)/.installed
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python docs/check.py
 
 clean:
-	rm -rf $(VENV) runs build dist
+	rm -rf $(VENV) runs build dist site

@@ -1,4 +1,4 @@
-"""Checks the documentation: every local link leads somewhere, and the Python in it runs.
+"""Checks the documentation: every local link leads somewhere, the Python in it runs, and every command is described.
 
 Run: make docs
 """
@@ -10,20 +10,27 @@ import sys
 import tempfile
 from pathlib import Path
 
+from atlasd.cli import COMMANDS
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def named_commands() -> set[str]:
+    return set(re.findall(r"`atlasd ([a-z]+)", (ROOT / "docs" / "api" / "cli.md").read_text()))
+
+
 def main() -> int:
-    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-    broken = []
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    broken = [f"docs/api/cli.md: the command {name} is missing" for name in COMMANDS if name not in named_commands()]
     for page in pages:
         text = page.read_text()
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             if not (page.parent / target).exists():
                 broken.append(f"{page.name}: {target} does not exist")
         with tempfile.TemporaryDirectory() as folder:
+            names: dict[str, object] = {}  # blocks of one page follow each other
             for block in re.findall(r"```python\n(.*?)```", text, flags=re.S):
-                exec(compile(block.replace("runs/", f"{folder}/"), str(page), "exec"), {})
+                exec(compile(block.replace("runs/", f"{folder}/"), str(page), "exec"), names)
     print("\n".join(broken) or f"{len(pages)} pages: links and examples work")
     return 1 if broken else 0
 

@@ -1,0 +1,60 @@
+"""The examples run, with small settings, and find what they say."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="needs the examples, which an installed package lacks")
+
+
+def run(name, **settings):
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main(**settings)
+
+
+def test_function():
+    distance, diamond, nothing = run("01_function", samples=400)
+    assert distance.group.name == "O(3)" and diamond.group.name == "D4"
+    assert nothing.group.name == "trivial" and not nothing.verdict.symmetric
+
+
+def test_heat(tmp_path):
+    found = run("02_heat", samples=60, out=tmp_path / "run")
+    assert found.group.name == "O(2)"
+    assert (tmp_path / "run" / "report.html").stat().st_size < 3e6
+
+
+def test_momenta():
+    assert run("03_momenta", samples=600).group.name == "O(1,3)"
+
+
+def test_own_predictor():
+    found = run("04_own_predictor", samples=300)
+    assert found.group.name == "O(1,1)" and found.predictor.kind == "quadratic"
+
+
+def test_own_action():
+    told, untold = run("05_own_action", samples=40)
+    assert told.group.name == "O(2)" and untold.dimension == 0
+
+
+def test_examples_are_short():
+    scripts = sorted(EXAMPLES.glob("*.py"))
+    assert len(scripts) >= 5 and all(len(script.read_text().splitlines()) < 80 for script in scripts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks(notebook, tmp_path):
+    nbformat = pytest.importorskip("nbformat", reason="needs nbformat: pip install -e '.[docs]'")
+    nbclient = pytest.importorskip("nbclient", reason="needs nbclient: pip install -e '.[docs]'")
+    pytest.importorskip("ipykernel", reason="needs ipykernel: pip install -e '.[docs]'")
+    book = nbformat.read(notebook, as_version=4)
+    context = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(book, timeout=600, kernel_name="python3", resources=context).execute()
+    outputs = [output for cell in book.cells for output in cell.get("outputs", [])]
+    assert outputs and not [output for output in outputs if output["output_type"] == "error"]
