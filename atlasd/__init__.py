@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from atlasd.discovery.discover import discover_cosets as discover_cosets
     from atlasd.discovery.discover import discover_generators as discover_generators
     from atlasd.discovery.gradient import GradientSearch as GradientSearch
+    from atlasd.discovery.locality import survey_charts as survey_charts
     from atlasd.discovery.result import Discovery as Discovery
     from atlasd.discovery.result import load as load
     from atlasd.discovery.spectral import SpectralSearch as SpectralSearch
@@ -63,6 +64,7 @@ _HOMES = {
     "fit_predictor": "prediction.fit",
     "identify": "algebra.identify",
     "load": "discovery.result",
+    "survey_charts": "discovery.locality",
     "symmetrize": "downstream.symmetrize",
 }
 __all__ = ["__version__", "known", *sorted(_HOMES)]

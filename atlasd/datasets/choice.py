@@ -96,6 +96,12 @@ def _tokens(text: str) -> tuple[tuple[str, ...], ...]:
     return groups
 
 
+def _called(names: Sequence[str], usual: str) -> str | None:
+    """The first name, without its group, that is a usual one; the more usual first."""
+    by_lower = {n.split("/")[-1].lower(): n for n in reversed(names)}
+    return next((by_lower[name] for name in usual.split() if name in by_lower), None)
+
+
 def _guess_target(
     files: Sequence[DataFile], usable: Mapping[str, Variable], named: Sequence[str], ahead: int
 ) -> list[str]:
@@ -104,14 +110,13 @@ def _guess_target(
         return list(named)
     if ahead and len(usable) == 1:
         return list(usable)
-    by_lower = {n.lower(): n for n in reversed(rest)}
-    for name in _TARGETS.split():
-        if name in by_lower:
-            return [by_lower[name]]
+    if (found := _called(rest, _TARGETS)) is not None:
+        return [found]
     if len(rest) == 1 and named:
         return rest
     if len(usable) == 2 and len(rest) == 2 and not any(f.table for f in files):
-        return [rest[1]]  # a pair, in the order of the file
+        found = _called(rest, _INPUTS)
+        return [n for n in rest if n != found][-1:]  # a pair; in the order of the file where names say nothing
     hint = "; --ahead 1 makes it its own target one sample later" if len(usable) == 1 else ""
     raise InputError(
         f"--target must be named, got none; {' and '.join(str(f.path) for f in files)} "
@@ -125,10 +130,8 @@ def _guess_input(
     if ahead:
         return list(wanted)
     rest = [n for n in usable if n not in wanted]
-    by_lower = {n.lower(): n for n in reversed(rest)}
-    for name in _INPUTS.split():
-        if name in by_lower:
-            return [by_lower[name]]
+    if (found := _called(rest, _INPUTS)) is not None:
+        return [found]
     if len(rest) == 1:
         return rest
     target = usable[wanted[0]]

@@ -23,6 +23,7 @@ Task: TypeAlias = Literal["auto", "values", "classes"]
 FIELD_SAMPLES, VECTOR_SAMPLES = 1000, 30_000
 _BUDGET = 1 << 30
 MINIMUM = 20
+_ENDINGS = {2: "nd", 3: "rd"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +105,7 @@ def read_own(choice: Choice, cleaning: Cleaning) -> OwnData:
     step = _stride(choice, x_layouts[0], usable, is_field, cleaning.samples)
     x = _stack(choice.inputs, x_layouts, slice(0, _along(choice.inputs[0], x_layouts[0]) - cleaning.ahead, step))
     y = _stack(choice.targets, y_layouts, slice(cleaning.ahead, None, step))
-    notes = [f"every {step}th of {usable} samples is used"] if step > 1 else []
+    notes = [f"every {step}{_ENDINGS.get(step, 'th')} of {usable} samples is used"] if step > 1 else []
     if choice.tokens:
         x = x.reshape(len(x), len(choice.tokens), -1)
     names = choice.inputs[0].name, choice.targets[0].name
@@ -221,7 +222,8 @@ def _stride(choice: Choice, layout: Arrangement, usable: int, is_field: bool, as
     """Every how many samples are read."""
     each = 4 * sum(math.prod(v.shape) // max(usable, 1) for v in (*choice.inputs, *choice.targets))
     most = asked or (FIELD_SAMPLES if is_field else VECTOR_SAMPLES)
-    return max(1, -(-usable // max(min(most, _BUDGET // max(each, 1)), MINIMUM)))
+    step = -(-usable // max(min(most, _BUDGET // max(each, 1)), MINIMUM))
+    return max(1, min(step, usable // MINIMUM))
 
 
 def _stack(variables: Sequence[Variable], layouts: Sequence[Arrangement], rows: slice) -> np.ndarray:

@@ -111,9 +111,9 @@ def survey_charts(
     assert given is not None
     targets = one_hot(given, samples.classes)
     channels = samples.x.shape[1]
-    allowed = [r for r in _REACHES if out + r <= room and channels * (2 * r + 1) ** len(shape) <= 450] or [1]
+    allowed = [r for r in _REACHES if out + r <= room and channels * (2 * r + 1) ** len(shape) <= 300] or [1]
     model = TileModel(inputs, targets, generator=stream(seed, "survey"))
-    tiles = _tiles(shape, out + max(min(allowed[-1], 4), 1), out, most=12, masked=None)
+    tiles = _tiles(shape, out + max(min(allowed[-1], 4), 1), out, most=9, masked=None)
     profile, local = _reach_profile(model, tiles, out, allowed, shown)
     if in_radius is None:
         reach = next((r for r in allowed if profile[r] <= _SLACK), allowed[-1])

@@ -50,8 +50,8 @@ class TileModel:
         """
         offsets = self._offsets(reaches[-1])
         columns = len(offsets) * self._x.shape[1] + _COMPONENTS * (_COMPONENTS + 3) // 2
-        fit = self._draw(centre, radius, self._fit, max(1200, 4 * columns), offsets, far)
-        held = self._draw(centre, radius, self._held, max(600, 2 * columns), offsets, far)
+        fit = self._draw(centre, radius, self._fit, max(1000, 3 * columns), offsets, far)
+        held = self._draw(centre, radius, self._held, max(500, columns), offsets, far)
         variance = float((held[2] - fit[2].mean(0)).square().mean())
         base = min(variance, _error(_cubic(fit[1]), fit[2], _cubic(held[1]), held[2]))
         if variance <= 1e-24 or base <= 1e-9 * variance:
@@ -76,8 +76,8 @@ class TileModel:
             return first
         near = [d[0][:, seen].flatten(1) for d in (fit, held)]
         mean = near[0].mean(0)
-        _, _, v = torch.linalg.svd(near[0] - mean, full_matrices=False)
-        parts = [(n - mean) @ v[:_COMPONENTS].mT for n in near]
+        _, v = torch.linalg.eigh((near[0] - mean).mT @ (near[0] - mean))
+        parts = [(n - mean) @ v[:, -_COMPONENTS:] for n in near]
         i, j = torch.triu_indices(parts[0].shape[1], parts[0].shape[1])
         wide = [torch.cat([r, p[:, i] * p[:, j]], 1) for r, p in zip(rows, parts, strict=True)]
         return min(first, _error(wide[0], fit[2], wide[1], held[2]))
