@@ -69,7 +69,7 @@ class DownstreamConfig(Config):
     rotate: float = option(60.0, "largest angle in training, in degrees", least=0, most=180)
     test_rotate: float = option(180.0, "largest angle in the test, in degrees", least=0, most=180)
     rows: int = option(36, "rows about the equator that are trained on; tests see whole spheres", least=30, most=HEIGHT)
-    epochs: int = option(8, "passes over the data", least=1)
+    epochs: int = option(6, "passes over the data", least=1)
     batch: int = option(8, "spheres in a step", least=1)
     learning_rate: float = option(1e-2, "of Adam", least=1e-9)
     background: float = option(0.005, "weight of background pixels in the loss", least=0)
@@ -178,12 +178,12 @@ def _score(model: Model, config: DownstreamConfig, seed: int, progress: Progress
 
 
 def _turns(network: nn.Module, x: Tensor) -> dict[int, float]:
-    """Equivariance errors about the middle digit, on and off the grid."""
-    column = CENTRES[1][1]
-    window = x[..., column - HEIGHT // 2 : column + HEIGHT // 2]  # a square, its centre half a pixel from the digit's
+    """Equivariance errors about the middle digit, on and off the grid, where no other digit comes in."""
+    row, column = CENTRES[1]
+    window = x[..., row - 22 : row + 22, column - 22 : column + 22]
     degrees = (90, 45, 30)
     angles = torch.tensor([[math.radians(d)] for d in degrees])
-    errors = field_error(network, window, known.so(2).exp(angles), radius=20)
+    errors = field_error(network, window, known.so(2).exp(angles), radius=16)
     return {d: float(e) for d, e in zip(degrees, errors, strict=True)}
 
 
