@@ -114,8 +114,11 @@ def _solve(group: Group, size: tuple[int, int], into: FieldType, out: FieldType,
         if size[0] != size[1]:
             raise InputError(f"`kernel_size` must be square for {group}, got {size}; pixels must turn into pixels.")
         motions = polar_motions(group, size[0], invariant_form(group))
-    solutions = _null_space(motions, *_on_types(group, into, out), out.size * into.size, tolerance)
-    solutions = solutions.unflatten(-1, (out.size, into.size))  # (d, functions, out, in)
+    if into.name == "regular" and motions.closed():
+        solutions = _from_one_column(motions, group, out)
+    else:
+        solutions = _null_space(motions, *_on_types(group, into, out), out.size * into.size, tolerance)
+        solutions = solutions.unflatten(-1, (out.size, into.size))  # (d, functions, out, in)
     sampled = torch.einsum("xf,dfoi->doix", motions.at_pixels, solutions)
     if not len(sampled):
         raise InputError(
@@ -146,6 +149,17 @@ def _on_types(group: Group, into: FieldType, out: FieldType) -> tuple[list[Tenso
         for g in group.cosets[1:]
     ]
     return generators, elements
+
+
+def _from_one_column(motions: Motions, group: Group, out: FieldType) -> Tensor:
+    """Kernels from regular fields, `(d, functions, out, in)`, without a null space.
+
+    The column of the identity is free, and every other column follows from it by the element it belongs to.
+    """
+    still = torch.eye(motions.count, dtype=torch.float64)
+    moved = torch.stack([still, *(m.cross for m in motions.elements)])  # (g, functions, functions)
+    turned = torch.stack([out.matrix(g).double() for g in group.cosets])  # (g, out, out)
+    return torch.einsum("gjf,gpo->fojpg", moved, turned).flatten(0, 1)
 
 
 def _null_space(

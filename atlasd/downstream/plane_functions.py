@@ -54,6 +54,12 @@ class Motions:
         """Number of functions f."""
         return int(self.at_pixels.shape[1])
 
+    def closed(self) -> bool:
+        """Whether the group is finite and moves the functions among themselves, without stretching them."""
+        still = torch.eye(self.count, dtype=torch.float64)
+        parts = [part for m in self.elements for part in (m.gram, m.cross.mT @ m.cross)]
+        return not self.generators and not len(self.ties) and all(torch.allclose(p, still, atol=1e-9) for p in parts)
+
     def blocks(self) -> list[Tensor]:
         """Sets of functions that no motion mixes, each by its indices."""
         mixed = self.ties.mT.abs() @ self.ties.abs()
