@@ -12,6 +12,7 @@ from torch import Tensor
 from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.algebra.membership import TOLERANCE, Membership
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import Direction
@@ -108,11 +109,12 @@ def judge_cosets(
     directions = judge(matrices, len(matrices))
     keep = torch.tensor([d.decision == "symmetry" for d in directions], dtype=torch.bool)
     keep[0] = True  # the identity
-    rejected = [_named(d, m) for d, m, k in zip(directions, matrices, keep.tolist(), strict=True) if not k]
+    membership = Membership(algebra)
+    rejected = [_named(d, m, membership) for d, m, k in zip(directions, matrices, keep.tolist(), strict=True) if not k]
     # What misses because the data do not reach there is not broken; that is worth saying.
     others = candidates.rejected[: 0 if problem.is_field else _LISTED]
     again = judge(others, len(others)) if len(others) else []
-    rejected += [_named(d, m) for d, m in zip(again, others, strict=True) if d.decision == "not testable"]
+    rejected += [_named(d, m, membership) for d, m in zip(again, others, strict=True) if d.decision == "not testable"]
 
     def accept(elements: Tensor) -> Tensor:
         return torch.tensor([d.decision == "symmetry" for d in judge(elements, len(elements))], dtype=torch.bool)
@@ -121,10 +123,15 @@ def judge_cosets(
     return group, judge(group.cosets, group.order), rejected
 
 
-def _named(direction: Direction, element: Tensor) -> Direction:
-    """The same with the element in the reason, where it can be written in a few words."""
-    diagonal = element.diagonal()
-    if direction.decision != "not testable" or float((element - diagonal.diag()).abs().max()) > 1e-9:
+def _named(direction: Direction, element: Tensor, membership: Membership) -> Direction:
+    """The same with the element in the reason, where its component holds a matrix of signs."""
+    if direction.decision != "not testable":
         return direction
-    words = ", ".join(f"{value:g}" for value in diagonal.tolist())
+    n = len(element)
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * n).reshape(-1, n)
+    same = membership.residuals(torch.linalg.solve(element, torch.diag_embed(signs))) <= TOLERANCE
+    if not bool(same.any()):
+        return direction
+    plainest = signs[same][int(signs[same].sum(-1).argmax())]
+    words = ", ".join(f"{value:g}" for value in plainest.tolist())
     return replace(direction, reason=f"diag({words}): {direction.reason}")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from atlasd.discovery import gram
 from atlasd.discovery.blocks import ChartCriterion
-from atlasd.discovery.coverage import Coverage, Neighbours, Range
+from atlasd.discovery.coverage import Coverage, Neighbours, Range, Totals
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.refine import scaled, weigh_sizes
 from atlasd.discovery.result import Decision, Direction
@@ -215,7 +215,8 @@ def vector_evidence(
     sums = gram.accumulate(problem, "test", batch=512, shards=32, limit=2 * samples)
     _, level = sums.total()
     x = problem.patches(problem.test[:samples])
-    near = Neighbours(problem.patches(problem.search[:samples])[:, 0])
+    known = problem.patches(problem.search[:samples])[:, 0]
+    near, totals = Neighbours(known), Totals(known)
     with torch.no_grad():
         p = problem.psi(x)
     largest = float(level[0].diagonal().max())
@@ -237,7 +238,7 @@ def vector_evidence(
                 g = torch.matrix_exp(sign * t * a).to(x.dtype)
                 with torch.no_grad():
                     moved = problem.action.on_input(g, x)
-                    inside = near(moved[:, 0])
+                    inside = near(moved[:, 0]) & totals(moved[:, 0])
                     covered = min(covered, float(inside.double().mean()))
                     if int(inside.sum()) < _FEW:
                         continue

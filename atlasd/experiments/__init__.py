@@ -69,6 +69,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "atlasd.experiments.dimuons",
     ),
     Experiment(
+        "top-tagging",
+        "jets of top quarks: the Lorentz group, its metric and parity from the labels",
+        "atlasd.experiments.top_tagging",
+    ),
+    Experiment(
         "liegg-heat",
         "the rival LieGG on the heat equation: a global symmetry without the hot block, none with it",
         "atlasd.experiments.liegg_heat",

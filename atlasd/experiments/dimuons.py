@@ -12,8 +12,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from atlasd.algebra.identify import identify
-from atlasd.algebra.invariants import metric, metric_cosine
 from atlasd.algebra.known_algebras import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.datasets.dimuons import Dimuons, load_dimuons
@@ -21,6 +19,7 @@ from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.experiments.config import Config, option
+from atlasd.experiments.lorentz import lorentz_metrics, metric_field
 from atlasd.experiments.record import Extras
 from atlasd.prediction.moments import DeepSetsPredictor, MomentPredictor
 from atlasd.prediction.neural import MLPPredictor
@@ -66,7 +65,9 @@ def run(config: DimuonConfig, seed: int, progress: Progress) -> tuple[Discovery,
         seed=seed,
         progress=progress,
     )
-    return found, Extras(lorentz_metrics(found) if config.target == "mass" else _beam_metrics(found))
+    if config.target == "mass":
+        return found, Extras(lorentz_metrics(found, so(1, 3)), fields=metric_field(found))
+    return found, Extras(_beam_metrics(found))
 
 
 def _target(events: Dimuons, config: DimuonConfig, seed: int) -> Tensor:
@@ -74,26 +75,6 @@ def _target(events: Dimuons, config: DimuonConfig, seed: int) -> Tensor:
     if config.labels == "shuffled":
         y = y[torch.randperm(len(y), generator=stream(seed, "dimuons", "labels"))]
     return y
-
-
-def lorentz_metrics(found: Discovery) -> dict[str, Any]:
-    """How far the algebra lies from the Lorentz algebra, and its invariant form from the Minkowski metric."""
-    metrics: dict[str, Any] = {
-        "group": found.group.name,
-        "algebra": identify(found.algebra).name,
-        "dimension": found.group.dimension,
-        "cosets": found.group.order,
-    }
-    if found.group.dimension:
-        form = metric(found.algebra)
-        minkowski = torch.diag(torch.tensor([-1.0, 1.0, 1.0, 1.0], dtype=torch.float64))
-        angles = found.algebra.angles(so(1, 3))
-        metrics |= {
-            "metric_cosine": metric_cosine(form.form, minkowski),
-            "signature": list(form.signature),
-            "angle_deg": math.degrees(float(angles.max())),
-        }
-    return metrics
 
 
 def beam_algebra() -> LieAlgebra:

@@ -194,9 +194,11 @@ class MomentPredictor:
     """Quadratic forms of pooled vectors, then a perceptron; see `MomentNetwork`.
 
     Arguments:
-        pools: Weighted sums of the tokens; the first is the plain sum.
+        pools: The most weighted sums of the tokens; the first is the plain sum, and where that alone explains
+            the targets, the others are left out.
         forms: Quadratic forms that are learned.
         hidden: Widths of the perceptron on them.
+        enough: Held-out skill at which the plain sum is enough.
         schedule: How to train.
 
     Example:
@@ -210,6 +212,7 @@ class MomentPredictor:
     pools: int = 2
     forms: int = 16
     hidden: tuple[int, ...] = (32,)
+    enough: float = 0.999
     schedule: Schedule = Schedule(epochs=60, batch=256, learning_rate=1e-2, patience=20, steps=800, polish=400)
 
     def __post_init__(self) -> None:
@@ -222,18 +225,27 @@ class MomentPredictor:
         """Finds the first forms in closed form, then fits all weights."""
         outputs = _outputs(samples, "MomentPredictor")
 
-        options = {"pools": self.pools, "forms": self.forms, "hidden": self.hidden}
-
         def start(network: nn.Module, generator: torch.Generator) -> None:
             assert isinstance(network, MomentNetwork)
             part = train[:20_000]
             network.start(samples.inputs(part), samples.targets(part), samples.classes, generator)
 
-        return fit_module(
-            Architecture(MomentNetwork, (samples.size, outputs), options),
-            samples, train, held_out, self.schedule, start=start,
-            kind=f"moments, {self.pools} pools, {self.forms} forms", reach=0.0, seed=seed, progress=progress,
-        )  # fmt: skip
+        def fitted(pools: int) -> FittedPredictor:
+            options = {"pools": pools, "forms": self.forms, "hidden": self.hidden}
+            return fit_module(
+                Architecture(MomentNetwork, (samples.size, outputs), options),
+                samples, train, held_out, self.schedule, start=start,
+                kind=f"moments, {pools} pools, {self.forms} forms", reach=0.0, seed=seed, progress=progress,
+            )  # fmt: skip
+
+        # Class labels are never explained in full: there the plain sum cannot be seen to be enough.
+        if samples.classes or self.pools == 1:
+            return fitted(self.pools)
+        plain = fitted(1)
+        if plain.skill >= self.enough:
+            return plain
+        more = fitted(self.pools)
+        return more if more.skill > plain.skill else plain
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ __all__ = [
     "draw_fields",
     "draw_matrices",
     "draw_spectrum",
+    "draw_structure",
     "figure_bytes",
     "write_figures",
 ]
@@ -19,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
+import torch
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -29,7 +31,7 @@ from torch.nn import functional
 from atlasd.discovery.result import ChartFinding, Discovery
 from atlasd.runtime.files import write_atomically
 
-NAMES = ("generators", "cosets", "spectrum", "charts", "fields", "curves")
+NAMES = ("generators", "cosets", "structure", "spectrum", "charts", "fields", "curves")
 _MOST_MATRICES = 32
 _BLUE, _RED, _GREY = "#2166ac", "#b2182b", "#666666"
 
@@ -68,6 +70,20 @@ def draw_matrices(matrices: Tensor, titles: Sequence[str], heading: str = "", co
                 # Adding zero turns -0.00 into 0.00.
                 axes.text(j, i, f"{round(value, 2) + 0.0:.2f}", ha="center", va="center", color=ink, fontsize=9)
     return figure
+
+
+def draw_structure(discovery: Discovery, metric: Tensor) -> Figure:
+    """Generators, the metric that they leave as it is, and the cosets, side by side.
+
+    Arguments:
+        discovery: What was found.
+        metric: The invariant form, with shape `(n, n)`.
+    """
+    basis, cosets = discovery.algebra.basis, discovery.cosets
+    titles = [f"generator {k + 1}" for k in range(len(basis))] + ["metric"]
+    titles += [f"coset {k + 1}" for k in range(len(cosets))]
+    matrices = torch.cat([basis, metric.to(basis)[None], cosets.to(basis)])
+    return draw_matrices(matrices, titles, f"Generators, invariant metric and cosets of {discovery.group.name}", 5)
 
 
 def draw_spectrum(spectrum: Sequence[float], tolerance: float | None = None, dimension: int | None = None) -> Figure:
@@ -183,7 +199,8 @@ def draw_discovery(discovery: Discovery, fields: Mapping[str, Tensor] | None = N
 
     Arguments:
         discovery: What was found.
-        fields: One sample, `input` and `output` with shape `(C, H, W)`, and `radii` of the charts.
+        fields: One sample, `input` and `output` with shape `(C, H, W)`, and `radii` of the charts; for vectors the
+            invariant `metric` with shape `(n, n)`.
     """
     fields = fields or {}
     figures: dict[str, Figure] = {}
@@ -195,6 +212,8 @@ def draw_discovery(discovery: Discovery, fields: Mapping[str, Tensor] | None = N
     figures["cosets"] = draw_matrices(
         cosets, _titles("coset", len(cosets), errors), f"Cosets of {discovery.group.name}"
     )
+    if "metric" in fields:
+        figures["structure"] = draw_structure(discovery, fields["metric"])
     if discovery.spectrum:
         tolerance = verdict.directions[0].tolerance if verdict.directions else None
         if tolerance is None and verdict.rejected:

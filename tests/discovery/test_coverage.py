@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from atlasd.discovery.coverage import Coverage, Neighbours, Range
+from atlasd.discovery.coverage import Coverage, Neighbours, Range, Totals
 from atlasd.geometry.atlas import Atlas
 
 
@@ -76,3 +76,13 @@ def test_range_knows_signs_and_padding(exact):
     assert not bool(inside(-x * flip).any())
     assert not bool(inside(20 * x).all())
     assert Range(x[:, 0])(x[:5, 0]).shape == (5,)
+
+
+def test_totals_know_a_shell(exact):
+    x = exact.normal(400, 6, 3)
+    x = x / x.sum(1).norm(dim=-1)[:, None, None]  # every set adds up to length 1
+    same = Totals(x)
+    turned = x @ torch.matrix_exp(0.5 * torch.tensor([[0.0, 1, 0], [-1, 0, 0], [0, 0, 0]])).mT
+    assert float(same(turned).double().mean()) > 0.7
+    assert not bool(same(1.2 * x).any())
+    assert bool(Totals(x[:, 0])(5 * x[:, 0]).all())  # single vectors: nothing is asked

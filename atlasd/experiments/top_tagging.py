@@ -1,0 +1,105 @@
+"""Jets of top quarks against light ones: the Lorentz group and its metric, out of the labels alone."""
+
+from __future__ import annotations
+
+__all__ = ["CONFIG", "TopTaggingConfig", "run"]
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from atlasd.datasets.top_tagging import load_jets
+from atlasd.discovery.discover import discover
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.discovery.result import Discovery
+from atlasd.discovery.spectral import SpectralSearch
+from atlasd.experiments.config import Config, option
+from atlasd.experiments.lorentz import conformal_lorentz, lorentz_metrics, metric_field, shared_pairs
+from atlasd.experiments.paper import paper_figures
+from atlasd.experiments.record import Extras
+from atlasd.prediction.moments import DeepSetsPredictor, MomentPredictor
+from atlasd.prediction.neural import MLPPredictor
+from atlasd.prediction.predictor import PredictorSpec
+from atlasd.prediction.train import Schedule
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.random import stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopTaggingConfig(Config):
+    """Settings of the top-tagging experiment."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "cpu": {},
+        "paper": {"search": "gradient", "predictor": "mlp", "samples": None},
+    }
+
+    IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
+        ("similarity", "cosine"): {"search": "gradient"},
+    }
+
+    preset: Literal["cpu", "paper"] = option("cpu", "defaults: a minute on one core, or the paper's own settings")
+    file: str | None = option(None, "jets: .h5 of the reference set's form, or .npz; found by itself by default")
+    samples: int | None = option(60_000, "jets that are read, all if none", least=100)
+    constituents: int = option(30, "leading constituents", least=1)
+    labels: Literal["true", "shuffled"] = option("true", "shuffled is a control: nothing is to be found")
+    predictor: Literal["moments", "deepsets", "mlp"] = option("moments", "what is fitted")
+    epochs: int = option(8, "passes over the jets", least=1)
+    search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
+    generators: int = option(7, "generators of the gradient search", least=1)
+    similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
+    weight: float = option(0.1, "weight of the similarity term", least=0)
+    growth: float = option(1.0, "growth factor of the gradient search", least=0)
+    growth_limit: float | None = option(1.0, "growth limit of the gradient search", least=0)
+    batches: int = option(600, "batches of the gradient search", least=1)
+    tolerance: float = option(0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
+
+
+CONFIG = TopTaggingConfig
+
+
+def run(config: TopTaggingConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Learns the labels from the momenta and asks for the symmetry of what was learned."""
+    x, y = load_jets(config.file, samples=config.samples, constituents=config.constituents)
+    progress.say(f"{len(x)} jets, {x.shape[1]} constituents, {int(y.sum())} of them tops")
+    found = discover(
+        x, _labels(y, config, seed), predictor=_predictor(config), search=_search(config), seed=seed, progress=progress
+    )
+    metrics = lorentz_metrics(found, conformal_lorentz())
+    metrics["shared_pairs"] = shared_pairs(found.algebra.basis)
+    return found, Extras(metrics, paper_figures(f"top-tagging/{config.similarity}"), metric_field(found))
+
+
+def _labels(y: Tensor, config: TopTaggingConfig, seed: int) -> Tensor:
+    if config.labels == "true":
+        return y
+    return y[torch.randperm(len(y), generator=stream(seed, "top-tagging", "labels"))]
+
+
+def _search(config: TopTaggingConfig) -> SpectralSearch | GradientSearch:
+    if config.search == "spectral":
+        return SpectralSearch(tolerance=config.tolerance)
+    return GradientSearch(
+        generators=config.generators,
+        similarity=config.similarity,
+        weight=config.weight,
+        growth=config.growth,
+        growth_limit=config.growth_limit,
+        steps=config.batches,
+        batch=64,
+        spread=1.0,
+        tolerance=config.tolerance,
+    )
+
+
+def _predictor(config: TopTaggingConfig) -> PredictorSpec:
+    schedule = Schedule(epochs=config.epochs, batch=256, learning_rate=5e-3, patience=config.epochs)
+    if config.predictor == "moments":
+        return MomentPredictor(pools=4, forms=32, hidden=(64, 64), schedule=schedule)
+    slow = Schedule(epochs=config.epochs, batch=256, learning_rate=1e-3, patience=config.epochs)
+    if config.predictor == "deepsets":
+        return DeepSetsPredictor(inner=(128, 128), hidden=(128,), schedule=slow)
+    return MLPPredictor(hidden=(512, 512), schedule=slow)
