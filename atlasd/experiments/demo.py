@@ -22,8 +22,8 @@ class DemoStep:
 
 
 DEMO: tuple[DemoStep, ...] = (
+    DemoStep("dimuons", "Real muon pairs of the LHC: which motions leave their mass as it is?"),
     DemoStep("heat", "Heat flow, 19 charts: what is the local symmetry?", ("samples=300",)),
-    DemoStep("d4", "abs(x) + abs(y): which elements leave it as it is?"),
 )
 
 

@@ -1,0 +1,60 @@
+"""Top tagging: settings, the count of shared entries, and the groups from the shared jets where they are there."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from atlasd.algebra.known_algebras import so
+from atlasd.errors import DataError
+from atlasd.experiments.config import parse_settings
+from atlasd.experiments.lorentz import conformal_lorentz, shared_pairs
+from atlasd.experiments.top_tagging import TopTaggingConfig, run
+from atlasd.runtime.progress import Silent
+
+SHARED = Path(os.environ.get("ATLASD_DATA") or "nowhere") / "jets_pythia.npz"
+shared = pytest.mark.skipif(not SHARED.is_file(), reason="needs jets_pythia.npz in ATLASD_DATA")
+
+
+def test_settings():
+    assert parse_settings(TopTaggingConfig, ["similarity=cosine"]).search == "gradient"
+    paper = parse_settings(TopTaggingConfig, ["preset=paper"])
+    assert (paper.search, paper.predictor, paper.generators, paper.weight, paper.growth) == (
+        "gradient", "mlp", 7, 0.1, 1.0,
+    )  # fmt: skip
+
+
+def test_shared_entries_are_counted():
+    assert shared_pairs(so(1, 3).basis) == 0
+    turned = torch.randn(6, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert shared_pairs(torch.einsum("ab,bij->aij", turned, so(1, 3).basis)) == 15
+    assert conformal_lorentz().dimension == 7
+
+
+def test_no_jets_is_one_clear_line(tmp_path):
+    with pytest.raises(DataError, match="must be an HDF5 file, got nothing there"):
+        run(TopTaggingConfig(file=str(tmp_path / "no.h5")), 0, Silent())
+
+
+@shared
+def test_few_jets_never_give_a_wrong_group():
+    found, extras = run(TopTaggingConfig(samples=1000), 0, Silent())
+    assert found.group.dimension == 0 or extras.metrics["angle_deg"] < 5
+
+
+@shared
+def test_shuffled_labels_give_nothing():
+    found, _ = run(TopTaggingConfig(samples=2000, labels="shuffled"), 0, Silent())
+    assert found.group.dimension == 0 and found.group.order == 1
+
+
+@shared
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_lorentz_group_with_scaling_and_parity(seed):
+    found, extras = run(TopTaggingConfig(), seed, Silent())
+    assert extras.metrics["dimension"] == 7 and extras.metrics["algebra"] == "so(1,3)+R"
+    assert extras.metrics["metric_cosine"] >= 0.9999
+    assert found.group.order == 2 and float(torch.linalg.det(found.cosets[1])) < 0
+    assert "Not testable: diag(-1, " in found.verdict.reason
