@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "run"),
     "discover": ("discover", "discover"),
     "report": ("report", "report"),
+    "compare": ("compare", "compare"),
     "zoo": ("zoo", "zoo"),
     "data": ("data", "data"),
     "doctor": ("doctor", "doctor"),

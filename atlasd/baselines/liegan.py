@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["LieGAN"]
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,10 @@ from atlasd.baselines.adversarial import Coefficients, FieldDiscriminator, Game,
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.search import Found
 from atlasd.errors import InputError
-from atlasd.runtime.progress import Progress
+from atlasd.geometry.actions import GridAction, VectorAction
+from atlasd.geometry.atlas import Atlas
+from atlasd.prediction.samples import Samples, split_indices
+from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 
 
@@ -92,6 +96,34 @@ class LieGAN:
         trained = play(game, data.pairs, index, data.move, judge, span, generator=generator, progress=progress)
         return self.found(trained)
 
+    def find_in_data(
+        self, x: Any, y: Any, *, atlas: Atlas | None = None, seed: int = 0, progress: Progress | None = None
+    ) -> Found:
+        """Plays the game without a predictor: what `find` does, for those who want no verdict.
+
+        Arguments:
+            x: Inputs, as for `atlasd.discover`.
+            y: Targets.
+            atlas: Charts; the whole field by default.
+            seed: Seed of every random stream.
+            progress: Who is told how far it is.
+        """
+        samples = Samples.check(x, y, atlas, minimum=20)
+        train, search, test = split_indices(len(samples), stream(seed, "split"))
+        problem = Problem(
+            outputs=_unasked,
+            action=GridAction(dimensions=samples.size) if samples.is_field else VectorAction(),
+            size=samples.size,
+            patches=samples.inputs,
+            search=search,
+            test=test,
+            charts=len(samples.atlas),
+            targets=samples.targets,
+            classes=samples.classes,
+            train=train,
+        )
+        return self.find(problem, seed=seed, progress=progress or Silent())
+
     def found(self, trained: Trained) -> Found:
         """What is claimed: every generator that has not collapsed."""
         norms = trained.basis.flatten(1).norm(dim=1)
@@ -115,6 +147,10 @@ class LieGAN:
             discriminator_rate=self.discriminator_rate,
             start=self.start,
         )
+
+
+def _unasked(x: Tensor) -> Tensor:
+    raise AssertionError("LieGAN looks at data alone")
 
 
 def _targets(problem: Problem, index: Tensor) -> Tensor:

@@ -1,0 +1,53 @@
+"""All methods side by side."""
+
+from __future__ import annotations
+
+__all__ = ["compare"]
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atlasd.commands.common import AsJson, Quiet, Seed, Settings, console, shown_progress
+
+
+def compare(
+    name: Annotated[str, typer.Argument(help="heat, dimuons, top-tagging or sphere-mnist.")],
+    settings: Settings = [],  # noqa: B006
+    seed: Seed = 0,
+    methods: Annotated[str, typer.Option(metavar="NAME,...", help="Some of the methods; all by default.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/compare-NAME-seedS]")] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run every method on the same data, and show what each finds, claims and costs."""
+    from atlasd.experiments.compare import find_contest, run_contest
+    from atlasd.experiments.compare_record import write_table
+    from atlasd.experiments.config import parse_settings
+    from atlasd.experiments.record import check_directory
+    from atlasd.report.html import write_report
+    from atlasd.report.tables import row_table
+
+    contest = find_contest(name)
+    config = parse_settings(contest.config, settings)
+    directory = out or Path("runs") / f"compare-{name}-seed{seed}"
+    check_directory(directory, "compare.json")
+    chosen = [m.strip() for m in methods.split(",") if m.strip()]
+    with shown_progress(quiet) as progress:
+        table = run_contest(contest, config, seed, progress, methods=chosen, keep=directory / "ours")
+    written = write_table(table, directory)
+    if written is not None:
+        write_report(written.discovery, directory / "report.html", content=written.content, title=f"compare {name}")
+    if as_json:
+        sys.stdout.write((directory / "compare.json").read_text())
+        return
+    screen = console()
+    screen.print(row_table(table.methods))
+    if table.memory:
+        screen.print(row_table(table.memory))
+    typer.echo(f"negative control: {contest.control}")
+    typer.echo("paper: " + ", ".join(f"{k}: {v}" for k, v in contest.paper.items()))
+    if not quiet:
+        typer.echo(f"kept in {directory}", err=True)

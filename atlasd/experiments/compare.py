@@ -1,0 +1,268 @@
+"""All methods on the same data, each in a process of its own, and the table of what each found and what it cost.
+
+One rule counts claims, for us and for the rivals: a method claims the generators, and the components beyond the
+first, of its own last answer. For ours that is what its verdict let pass; LieGG claims the singular vectors whose
+values its threshold takes for zero; LieGAN and the paper's search claim every generator that did not collapse. On
+the negative control nothing is there, so every claim is false. What our verdict would leave of a rival's claims is
+given beside, as `confirmed`.
+
+Seconds are those of the processor, in one thread: what else the machine does meanwhile does not count.
+"""
+
+from __future__ import annotations
+
+__all__ = ["OURS", "Answer", "Contest", "Method", "Table", "find_contest", "run_contest"]
+
+import difflib
+import importlib
+import math
+import multiprocessing
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.invariants import metric, metric_cosine
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.result import Discovery
+from atlasd.errors import InputError
+from atlasd.experiments.config import Config
+from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
+from atlasd.runtime.progress import Progress
+
+OURS = "atlasd"
+Measure = Literal["error_deg", "metric_cosine"]
+CONTESTS: Mapping[str, str] = {
+    "heat": "atlasd.experiments.compare_heat",
+    "dimuons": "atlasd.experiments.compare_dimuons",
+    "top-tagging": "atlasd.experiments.compare_jets",
+    "sphere-mnist": "atlasd.experiments.compare_sphere",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What one method says.
+
+    Arguments:
+        basis: The generators that it claims, with shape `(k, n, n)`.
+        components: The components that it claims.
+        discovery: The whole answer, where the method gives one.
+        confirm: How many generators pass our verdict; asked after the clock has stopped.
+        note: One remark for the table.
+    """
+
+    basis: Tensor
+    components: int = 1
+    discovery: Discovery | None = None
+    confirm: Callable[[], int] | None = None
+    note: str = ""
+
+    @classmethod
+    def of(cls, discovery: Discovery) -> Answer:
+        """The answer that a discovery is."""
+        return cls(discovery.algebra.basis, discovery.group.order, discovery)
+
+
+Method: TypeAlias = Callable[[Any, Any, int], Answer]
+"""From the data of a contest, its settings and a seed to an answer: all that lies between."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contest:
+    """One comparison.
+
+    Arguments:
+        name: What to write after `atlasd compare`.
+        config: The class of its settings; it has `samples`.
+        measure: How answers are compared with the truth.
+        truth: The algebra that is there.
+        data: Makes the data from settings, a seed, and whether they are the negative control.
+        methods: By name; ours is `atlasd`.
+        control: What the negative control is, in words.
+        paper: What the paper reports of each method.
+        growing: Methods whose memory is also measured with a quarter and a half of the samples.
+    """
+
+    name: str
+    config: type[Config]
+    measure: Measure
+    truth: LieAlgebra
+    data: Callable[[Any, int, bool], Any]
+    methods: Mapping[str, Method]
+    control: str
+    paper: Mapping[str, Any] = field(default_factory=dict)
+    growing: tuple[str, ...] = ()
+
+    def error(self, answer: Answer) -> float:
+        """Degrees between the spans, 90 where dimensions differ; or the cosine of the metrics, 0 without one."""
+        found = LieAlgebra(answer.basis)
+        if self.measure == "metric_cosine":
+            if not found.dimension:
+                return 0.0
+            return metric_cosine(metric(found).form, metric(self.truth).form)
+        if found.size != self.truth.size:
+            return 90.0
+        return math.degrees(math.asin(min(found.distance(self.truth), 1.0)))
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a contest, the memory at several sizes, and the discovery of our method."""
+
+    contest: Contest
+    config: Config
+    seed: int
+    methods: tuple[dict[str, Any], ...]
+    memory: tuple[dict[str, Any], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of `compare.json`."""
+        content: dict[str, Any] = {"experiment": self.contest.name, "methods": [dict(row) for row in self.methods]}
+        if self.memory:
+            content["memory"] = [dict(row) for row in self.memory]
+        content |= {"control": self.contest.control, "paper": dict(self.contest.paper)}
+        return content | {"seed": self.seed, "config": self.config.as_dict()}
+
+
+def find_contest(name: str) -> Contest:
+    """The comparison of that name.
+
+    Example:
+        >>> find_contest("heet")
+        Traceback (most recent call last):
+            ...
+        atlasd.errors.InputError: unknown comparison 'heet', did you mean 'heat'? There are: heat, ...
+    """
+    if name in CONTESTS:
+        return importlib.import_module(CONTESTS[name]).CONTEST
+    near = difflib.get_close_matches(name.lower(), CONTESTS, n=1, cutoff=0.6)
+    hint = f", did you mean {near[0]!r}?" if near else "."
+    raise InputError(f"unknown comparison {name!r}{hint} There are: {', '.join(CONTESTS)}.")
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One method on one set of data, in a process of its own."""
+
+    contest: str
+    method: str
+    config: Config
+    seed: int
+    control: bool = False
+    keep: Path | None = None
+
+
+def run_contest(
+    contest: Contest,
+    config: Config,
+    seed: int,
+    progress: Progress,
+    *,
+    methods: Sequence[str] = (),
+    keep: Path | None = None,
+) -> Table:
+    """Runs the methods one after the other, with one thread each, and puts their figures side by side.
+
+    Arguments:
+        contest: What is compared.
+        config: Its settings.
+        seed: The seed of the data and of every method.
+        progress: Who is told how far it is.
+        methods: Some of the methods; all by default.
+        keep: Where our own discovery is saved.
+    """
+    names = list(methods) or list(contest.methods)
+    for name in names:
+        if name not in contest.methods:
+            raise InputError(f"`methods` must be among {', '.join(contest.methods)}, got {name!r}.")
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        progress.say(f"{name} on {contest.name}")
+        done = _alone(_Task(contest.name, name, config, seed, keep=keep if name == OURS else None))
+        progress.say(f"{name} on the negative control: {contest.control}")
+        empty = _alone(_Task(contest.name, name, config, seed, control=True))
+        claims, confirmed = empty["dimension"] + empty["components"] - 1, empty["confirmed"]
+        rows.append({"name": name, **done, "false_claims": claims, "false_confirmed": confirmed})
+    memory = [row for name in names if name in contest.growing for row in _growth(contest, name, config, seed, rows)]
+    ranked = [_with_ratios(contest, row, next((r for r in rows if r["name"] == OURS), None)) for row in rows]
+    return Table(contest, config, seed, tuple(ranked), tuple(_against(memory)))
+
+
+def _growth(contest: Contest, name: str, config: Config, seed: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Memory with a quarter, a half and all of the samples."""
+    full = config.as_dict()["samples"]
+    measured = []
+    for samples in (full // 4, full // 2, full):
+        row = next(r for r in rows if r["name"] == name)
+        if samples != full:
+            row = _alone(_Task(contest.name, name, replace(config, samples=samples), seed))  # type: ignore[call-arg]
+        measured.append({"name": name, "samples": samples, **{k: row[k] for k in ("peak_mb", "working_mb")}})
+    return measured
+
+
+def _against(memory: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows with how many times more than ours each one needs beyond the data."""
+    ours = {row["samples"]: row["working_mb"] for row in memory if row["name"] == OURS}
+    return [
+        row if row["name"] == OURS or row["samples"] not in ours
+        else {**row, "times_ours": round(row["working_mb"] / max(ours[row["samples"]], 0.1), 2)}
+        for row in memory
+    ]  # fmt: skip
+
+
+def _with_ratios(contest: Contest, row: dict[str, Any], ours: dict[str, Any] | None) -> dict[str, Any]:
+    """A rival's row with how many times larger its error, time and memory are than ours."""
+    if ours is None or row is ours:
+        return row
+
+    def miss(r: dict[str, Any]) -> float:
+        value: float = r[contest.measure]
+        return max(1 - value if contest.measure == "metric_cosine" else value, 1e-9)
+
+    return {
+        **row,
+        "error_times_ours": round(miss(row) / miss(ours), 2),
+        "seconds_times_ours": round(row["seconds"] / max(ours["seconds"], 1e-3), 2),
+        "working_times_ours": round(row["working_mb"] / max(ours["working_mb"], 0.1), 2),
+    }
+
+
+def _alone(task: _Task) -> dict[str, Any]:
+    """Runs a task in a fresh process: nothing that another method left behind counts."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(perform, task).result()
+
+
+def perform(task: _Task) -> dict[str, Any]:
+    """Makes the data, asks the method, and measures."""
+    torch.set_num_threads(1)
+    contest = find_contest(task.contest)
+    data = contest.data(task.config, task.seed, task.control)
+    reset_peak()
+    before = resident_megabytes()
+    started, worked = time.perf_counter(), time.process_time()
+    answer = contest.methods[task.method](data, task.config, task.seed)
+    wall, seconds = time.perf_counter() - started, time.process_time() - worked
+    peak = peak_megabytes()
+    dimension = LieAlgebra(answer.basis).dimension
+    confirmed = dimension if answer.confirm is None else answer.confirm()
+    if task.keep is not None and answer.discovery is not None:
+        answer.discovery.save(task.keep)
+    value = contest.error(answer)
+    return {
+        contest.measure: round(value, 6 if contest.measure == "metric_cosine" else 4),
+        "dimension": dimension,
+        "components": answer.components,
+        "confirmed": confirmed,
+        "seconds": round(seconds, 2),
+        "wall_seconds": round(wall, 2),
+        "peak_mb": round(peak, 1),
+        "working_mb": round(max(peak - before, 0.0), 1),
+        **({"note": answer.note} if answer.note else {}),
+    }

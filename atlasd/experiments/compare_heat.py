@@ -1,0 +1,120 @@
+"""Heat flow around a hot block, as every method sees it."""
+
+from __future__ import annotations
+
+__all__ = ["CONTEST", "CompareHeatConfig"]
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from atlasd.algebra.known_algebras import so
+from atlasd.baselines.liegan import LieGAN
+from atlasd.baselines.liegg import LieGG
+from atlasd.datasets.heat import heat_atlas, heat_fields, simulate_heat
+from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.discover import discover
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.discovery.spectral import SpectralSearch
+from atlasd.experiments.compare import OURS, Answer, Contest
+from atlasd.experiments.config import Config, option
+from atlasd.experiments.rivals import ask_data, ask_map
+from atlasd.geometry.atlas import Atlas
+from atlasd.geometry.resample import pixel_grid
+from atlasd.prediction.stencil import StencilPredictor
+from atlasd.runtime.progress import Silent
+from atlasd.runtime.random import stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareHeatConfig(Config):
+    """Settings of the comparison on heat."""
+
+    atlas: Literal["nineteen", "three"] = option("nineteen", "charts of the local methods")
+    initial: Literal["separable", "isotropic"] = option("separable", "initial fields: the paper's, or plane waves")
+    samples: int = option(1000, "simulated fields", least=40)
+    steps: int = option(50, "steps of the simulator", least=1)
+    gradient_batches: int = option(300, "batches of the paper's search", least=1)
+    liegan_steps: int = option(400, "steps of LieGAN", least=1)
+
+
+@dataclass(frozen=True, eq=False)
+class HeatSide:
+    """Fields, what becomes of them, and the exact map."""
+
+    x: Tensor
+    y: Tensor
+    function: Callable[[Tensor], Tensor]
+
+
+def data(config: CompareHeatConfig, seed: int, control: bool) -> HeatSide:
+    """Fields with the heat flow, or with heat flow and an oblique operator that no matrix leaves alone."""
+    x = heat_fields(config.samples, initial=config.initial, generator=stream(seed, "heat", "fields"))
+
+    def function(u: Tensor) -> Tensor:
+        warm = simulate_heat(u, steps=config.steps)
+        return warm + 0.5 * oblique(u) if control else warm
+
+    with torch.no_grad():
+        y = torch.cat([function(part) for part in x.split(64)])
+    return HeatSide(x, y, function)
+
+
+def oblique(u: Tensor) -> Tensor:
+    """A smooth 9 x 9 filter with a slope, a curvature and a third derivative along unrelated directions."""
+    p = pixel_grid((9, 9), dtype=torch.float64)
+    first, second, third = ((p @ torch.tensor(v, dtype=torch.float64)) for v in ((0.9, 0.4), (-0.5, 0.8), (0.3, -1.0)))
+    bell = (-p.square().sum(-1) / 6).exp()
+    kernel = (first + 0.5 * (second.square() - 3 * second.square().mean() / 10) + 0.3 * third**3) * bell
+    kernel = (kernel - bell * kernel.sum() / bell.sum()).reshape(1, 1, 9, 9)
+    return functional.conv2d(functional.pad(u, (4,) * 4, mode="replicate"), (kernel / kernel.abs().sum() * 8).to(u))
+
+
+def ours(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
+    """The default search, as in `atlasd run heat`."""
+    return Answer.of(
+        discover(
+            side.x, side.y, atlas=heat_atlas(config.atlas), predictor=StencilPredictor(), search=SpectralSearch(),
+            cosets=CosetSearch(), seed=seed, progress=Silent(),
+        )
+    )  # fmt: skip
+
+
+def papers_search(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
+    """The paper's algorithm, its search for cosets too, on the same charts and predictors."""
+    search = GradientSearch(steps=config.gradient_batches)
+    cosets = CosetSearch(method="gradient", starts=16, top=8)
+    options: dict[str, Any] = {"atlas": heat_atlas(config.atlas), "predictor": StencilPredictor()}
+    return ask_map(search, side.x, side.y, cosets=cosets, seed=seed, **options)
+
+
+def liegg(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
+    """The whole polarization matrix of the exact map over the whole field, which spares LieGG a predictor."""
+    # The outermost pixels belong to the differences.
+    atlas = Atlas.at([(64, 64)], in_radius=63, out_radius=59)
+    return ask_map(LieGG(dense=True), side.x, function=side.function, atlas=atlas, seed=seed)
+
+
+def liegan(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
+    """One generator for the whole field."""
+    search = LieGAN(steps=config.liegan_steps, batch=64)
+    # Judged on charts: turned as a whole, the field meets its walls and the block.
+    options: dict[str, Any] = {"atlas": heat_atlas(config.atlas), "predictor": StencilPredictor()}
+    return ask_data(search, side.x, side.y, whole=True, seed=seed, **options)
+
+
+CONTEST = Contest(
+    name="heat",
+    config=CompareHeatConfig,
+    measure="error_deg",
+    truth=so(2),
+    data=data,
+    methods={OURS: ours, "AtlasD": papers_search, "LieGG": liegg, "LieGAN": liegan},
+    control="heat flow with an oblique operator added",
+    paper={"AtlasD error_deg, nineteen": 1.67, "AtlasD error_deg, three": 10.4, "LieGG": "no global symmetry"},
+    growing=(OURS, "LieGG"),
+)

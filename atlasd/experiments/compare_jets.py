@@ -1,0 +1,87 @@
+"""Top tagging, as every method sees it."""
+
+from __future__ import annotations
+
+__all__ = ["CONTEST", "CompareJetsConfig"]
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.known_algebras import so
+from atlasd.baselines.liegan import LieGAN
+from atlasd.baselines.liegg import LieGG
+from atlasd.datasets.top_tagging import load_jets
+from atlasd.discovery.discover import discover
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.experiments.compare import OURS, Answer, Contest
+from atlasd.experiments.config import Config, option
+from atlasd.experiments.rivals import ask_data, ask_map
+from atlasd.prediction.moments import MomentPredictor
+from atlasd.prediction.neural import MLPPredictor
+from atlasd.prediction.train import Schedule
+from atlasd.runtime.progress import Silent
+from atlasd.runtime.random import stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareJetsConfig(Config):
+    """Settings of the comparison on top tagging."""
+
+    samples: int = option(60_000, "jets", least=200)
+    constituents: int = option(30, "leading constituents; LieGAN looks at two, as in its paper", least=2)
+    epochs: int = option(6, "passes of the perceptrons that LieGG and the paper's search look at", least=1)
+    gradient_batches: int = option(400, "batches of the paper's search", least=1)
+    liegan_steps: int = option(1500, "steps of LieGAN", least=1)
+
+
+Pair = tuple[Tensor, Tensor]
+
+
+def data(config: CompareJetsConfig, seed: int, control: bool) -> Pair:
+    """Momenta `(N, P, 4)` and whether each jet is a top `(N,)`; for the control, labels of other jets."""
+    x, y = load_jets(samples=config.samples, constituents=config.constituents)
+    if control:
+        y = y[torch.randperm(len(y), generator=stream(seed, "jets", "labels"))]
+    return x, y
+
+
+def _network(config: CompareJetsConfig) -> MLPPredictor:
+    """The paper's perceptron."""
+    return MLPPredictor(hidden=(512, 512), schedule=Schedule(epochs=config.epochs))
+
+
+def ours(pair: Pair, config: CompareJetsConfig, seed: int) -> Answer:
+    """The default search on quadratic moments."""
+    return Answer.of(discover(*pair, predictor=MomentPredictor(), seed=seed, progress=Silent()))
+
+
+def papers_search(pair: Pair, config: CompareJetsConfig, seed: int) -> Answer:
+    """The paper's algorithm with seven generators on its perceptron."""
+    search = GradientSearch(generators=7, steps=config.gradient_batches, batch=256, loss="cross_entropy", spread=0.5)
+    return ask_map(search, *pair, predictor=_network(config), seed=seed)
+
+
+def liegg(pair: Pair, config: CompareJetsConfig, seed: int) -> Answer:
+    """The polarization matrix of the same perceptron."""
+    return ask_map(LieGG(), *pair, predictor=_network(config), seed=seed)
+
+
+def liegan(pair: Pair, config: CompareJetsConfig, seed: int) -> Answer:
+    """Seven generators against a discriminator of the two leading constituents and the label."""
+    x, y = pair
+    search = LieGAN(generators=7, steps=config.liegan_steps)
+    return ask_data(search, x[:, :2].contiguous(), y, judged=pair, predictor=MomentPredictor(), seed=seed)
+
+
+CONTEST = Contest(
+    name="top-tagging",
+    config=CompareJetsConfig,
+    measure="metric_cosine",
+    truth=so(1, 3),
+    data=data,
+    methods={OURS: ours, "AtlasD": papers_search, "LieGG": liegg, "LieGAN": liegan},
+    control="labels in random order",
+    paper={"AtlasD metric_cosine": 0.9996, "LieNLSD metric_cosine": 0.99985, "LieGAN metric_cosine": 0.9975},
+)

@@ -1,0 +1,50 @@
+"""What a comparison leaves behind: `compare.json`, and our own discovery with the table among its metrics."""
+
+from __future__ import annotations
+
+__all__ = ["Written", "write_table"]
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from atlasd.discovery.result import Discovery, load
+from atlasd.experiments.compare import Table
+from atlasd.runtime.files import write_atomically
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """Our discovery and the content of its `result.json`."""
+
+    discovery: Discovery
+    content: Mapping[str, Any]
+
+
+def write_table(table: Table, directory: Path) -> Written | None:
+    """Writes the table, and our discovery if our method took part and left one in `ours`.
+
+    Arguments:
+        table: The figures.
+        directory: The run directory.
+    """
+    ours = directory / "ours"
+    written = None
+    if (ours / "result.json").is_file():
+        discovery = load(ours)
+        shutil.rmtree(ours)
+        name = f"compare {table.contest.name}"
+        entries = {
+            "config": {**table.config.as_dict(), "discover": dict(discovery.config)},
+            "metrics": {"rows": list(table.methods), "memory": list(table.memory), "control": table.contest.control},
+            "paper": dict(table.contest.paper),
+            "command": f"atlasd compare {table.contest.name} --seed {table.seed}",
+        }
+        discovery.save(directory, name, **entries)
+        written = Written(discovery, discovery.to_dict(name, **entries))
+    content = json.dumps(table.to_dict(), indent=1, allow_nan=False) + "\n"
+    write_atomically(directory / "compare.json", lambda path: path.write_text(content))
+    return written
