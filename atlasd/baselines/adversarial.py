@@ -18,7 +18,6 @@ from torch.nn.utils import skip_init
 from atlasd.algebra.basis import cosine_similarity
 from atlasd.errors import InputError
 from atlasd.geometry.resample import pixel_grid
-from atlasd.prediction.networks import initialise
 from atlasd.runtime.progress import Progress
 
 Coefficients: TypeAlias = Literal["normal", "uniform", "integers"]
@@ -34,7 +33,7 @@ class VectorDiscriminator(nn.Module):
         super().__init__()
         widths = [(inputs + outputs, width), (width, width), (width, 1)]
         self.layers = nn.ModuleList(skip_init(nn.Linear, a, b) for a, b in widths)
-        initialise(self.layers, generator)
+        _start_small(self.layers, generator)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Log-odds that pairs are data, with shape `(B,)`."""
@@ -57,8 +56,8 @@ class FieldDiscriminator(nn.Module):
         widths = [inputs + outputs, width // 2, width, width]
         self.layers = nn.ModuleList(skip_init(nn.Conv2d, a, b, 5, stride=2, padding=2) for a, b in pairwise(widths))
         self.last = nn.ModuleList([skip_init(nn.Linear, width, 1)])
-        initialise(self.layers, generator)
-        initialise(self.last, generator)
+        _start_small(self.layers, generator)
+        _start_small(self.last, generator)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Log-odds that pairs are data, with shape `(B,)`."""
@@ -69,6 +68,15 @@ class FieldDiscriminator(nn.Module):
         for layer in self.layers:
             z = functional.leaky_relu(layer(z), 0.2)
         return self.last[0](z.mean((-1, -2))).squeeze(1)
+
+
+def _start_small(layers: nn.ModuleList, generator: torch.Generator) -> None:
+    """Weights and offsets between plus and minus 1 / sqrt(inputs): a discriminator that starts sharp, stays wrong."""
+    with torch.no_grad():
+        for layer in layers:
+            bound = 1 / math.sqrt(layer.get_parameter("weight")[0].numel())
+            for value in layer.parameters():
+                value.copy_((2 * torch.rand(value.shape, generator=generator) - 1) * bound)
 
 
 def _disc(shape: tuple[int, ...]) -> Tensor:
