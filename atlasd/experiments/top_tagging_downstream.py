@@ -36,6 +36,7 @@ from atlasd.experiments.config import Config, option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
 from atlasd.runtime.checkpoint import Checkpoint
+from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
@@ -101,6 +102,7 @@ def run(
 ) -> tuple[Discovery, Extras]:
     """Trains every network with the same jets, order, steps and seeds, and compares them."""
     kept = Checkpoint() if kept is None else kept
+    keep_freed_memory()
     if config.device == "cuda" and not torch.cuda.is_available():
         raise InputError("`device` must be one that is there, got cuda without a GPU; write device=cpu.")
     liegan = None if config.liegan is None else load_metric(config.liegan)
@@ -143,16 +145,19 @@ def _discovery(config: TopTaggingDownstreamConfig, seed: int, progress: Progress
 
 
 def _read(config: TopTaggingDownstreamConfig) -> _Jets:
-    """The jets of both parts; of one file, the first are those to test on."""
+    """The jets of both parts; of one file, the last are those to test on: no discovery has seen them."""
     test_file = find_jets("test") if config.jets is None else Path(config.jets)
     train_file = find_jets("train") if config.jets is None else test_file
-    start = config.test if train_file == test_file else 0
-    for path, least in ((train_file, start + config.train), (test_file, config.test)):
-        there = jet_count(path)
+    one = train_file == test_file
+    count = jet_count(test_file)
+    for path, there, least in (
+        (test_file, count, config.test + (config.train if one else 0)),
+        (train_file, jet_count(train_file), config.train),
+    ):
         if there < least:
             raise DataError(f"`{path}` must hold {least} jets, got {there}; lower train or test.")
-    train, train_label = _range(train_file, start, config.train, config.constituents)
-    test, test_label = _range(test_file, 0, config.test, config.constituents)
+    train, train_label = _range(train_file, 0, config.train, config.constituents)
+    test, test_label = _range(test_file, count - config.test if one else 0, config.test, config.constituents)
     for label in (train_label, test_label):
         if len(label.unique()) < 2:
             raise DataError("the jets must hold tops and others, got one kind; shuffle the file or take more.")
