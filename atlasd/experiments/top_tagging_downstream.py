@@ -17,7 +17,11 @@ from torch import Tensor
 
 from atlasd.algebra.invariants import metric, metric_cosine
 from atlasd.algebra.known_groups import lorentz
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.baselines.liegan import LieGAN
 from atlasd.datasets.top_tagging import find_jets, jet_count, read_jets
+from atlasd.discovery.discover import discover
+from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import Discovery, load
 from atlasd.downstream.equivariance import elements_inside, elements_outside, output_change, scalings
 from atlasd.downstream.metric_gnn import (
@@ -35,6 +39,9 @@ from atlasd.errors import DataError, InputError
 from atlasd.experiments.config import Config, option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
+from atlasd.geometry.actions import VectorAction
+from atlasd.prediction.moments import MomentPredictor
+from atlasd.prediction.train import Schedule
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress
@@ -44,6 +51,11 @@ RESUMES = True
 _SCORES = ("accuracy", "auroc", "rejection_30", "rejection_50")
 _MEASURED = 64
 """Jets on which the change of outputs under a group is measured."""
+_LEADING = 30
+"""Constituents that a discovery looks at, as in the paper."""
+_PREDICTOR = MomentPredictor(
+    pools=4, forms=32, hidden=(64, 64), schedule=Schedule(epochs=8, batch=256, learning_rate=5e-3, patience=8)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,18 +79,20 @@ class TopTaggingDownstreamConfig(Config):
 
     preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on two cores, or the paper's own settings")
     jets: str | None = option(None, "file of jets; by default the reference set, else jets_pythia.npz in ATLASD_DATA")
-    discovery: str | None = option(None, "run directory of `atlasd run top-tagging`, whose metric AtlasGNN takes")
-    liegan: str | None = option(None, "run directory or JSON file with LieGAN's metric, for LieGNN")
+    discovery: str | None = option(None, "run directory of a discovery, whose metric AtlasGNN takes; else made anew")
+    liegan: str | None = option(None, "run directory or JSON file with LieGAN's metric, for LieGNN; else made anew")
+    discovery_jets: int = option(30_000, "jets that a new discovery and LieGAN look at", least=1000)
+    liegan_steps: int = option(1000, "steps of LieGAN", least=1)
     seeds: int = option(3, "trainings of every network", least=1)
-    train: int = option(8000, "jets to train on", least=2)
-    test: int = option(20_000, "jets to test on", least=2)
+    train: int = option(6000, "jets to train on", least=2)
+    test: int = option(10_000, "jets to test on", least=2)
     constituents: int = option(16, "leading constituents of each jet", least=2, most=200)
-    hidden: int = option(24, "width of the networks", least=1)
-    layers: int = option(3, "layers of the networks", least=1)
+    hidden: int = option(16, "width of the networks", least=1)
+    layers: int = option(2, "layers of the networks", least=1)
     dropout: float = option(0.0, "dropout before the last layer", least=0, most=0.99)
     epochs: int = option(10, "passes over the jets, the same for every network", least=1)
-    batch: int = option(32, "jets in a step", least=1)
-    learning_rate: float = option(2e-3, "peak of the learning rate", least=1e-12)
+    batch: int = option(64, "jets in a step", least=1)
+    learning_rate: float = option(5e-3, "peak of the learning rate", least=1e-12)
     weight_decay: float = option(0.01, "weight decay", least=0)
     elements: int = option(4, "elements of each group under which the change of outputs is measured", least=1)
     device: Literal["cpu", "cuda"] = option("cpu", "where the networks are trained")
@@ -105,13 +119,14 @@ def run(
     keep_freed_memory()
     if config.device == "cuda" and not torch.cuda.is_available():
         raise InputError("`device` must be one that is there, got cuda without a GPU; write device=cpu.")
+    files = _find(config)
+    given = None if config.discovery is None else _load(config.discovery)
     liegan = None if config.liegan is None else load_metric(config.liegan)
-    found = _discovery(config, seed, progress, kept)
+    found = _discover(config, files, seed, progress, kept) if given is None else given
+    liegan = _play(config, files, seed, progress, kept) if liegan is None else liegan
     progress.say(f"reading {config.train} jets to train on and {config.test} to test on")
-    jets = _read(config)
+    jets = _read(config, files)
     networks = _networks(config, found, liegan)
-    if liegan is None:
-        progress.say("LieGNN is left out: liegan=FILE gives it a metric")
     results = {}
     for s in range(seed, seed + config.seeds):
         for name, make in networks.items():
@@ -123,7 +138,7 @@ def run(
     form = metric(found.algebra).form
     metrics = {
         "metric_cosine": metric_cosine(form, minkowski()),
-        "liegan_cosine": None if liegan is None else metric_cosine(liegan, minkowski()),
+        "liegan_cosine": metric_cosine(liegan, minkowski()),
         "rows": [_row(name, runs, paper.get(name, {})) for name, runs in each.items()],
         "equivariance": [_changes(name, runs) for name, runs in each.items()],
         "each": [{"model": name, "seed": s, **_scores(results[name, s])} for name, s in results],
@@ -131,33 +146,84 @@ def run(
     return found, Extras(metrics, paper)
 
 
-def _discovery(config: TopTaggingDownstreamConfig, seed: int, progress: Progress, kept: Checkpoint) -> Discovery:
-    """The discovery whose metric is used."""
-    if config.discovery is None:
-        raise InputError("`discovery` must be a run directory of `atlasd run top-tagging`, got none; run that first.")
-    found = load(config.discovery)
+def _load(directory: str) -> Discovery:
+    found = load(directory)
     if found.algebra.size != 4 or not found.algebra.dimension:
         raise DataError(
-            f"`{config.discovery}` must hold a symmetry of four-vectors, got {found.group.name}; "
-            "give a run of `atlasd run top-tagging`."
+            f"`{directory}` must hold a symmetry of four-vectors, got {found.group.name}; give a discovery on jets."
         )
     return found
 
 
-def _read(config: TopTaggingDownstreamConfig) -> _Jets:
-    """The jets of both parts; of one file, the last are those to test on: no discovery has seen them."""
-    test_file = find_jets("test") if config.jets is None else Path(config.jets)
-    train_file = find_jets("train") if config.jets is None else test_file
-    one = train_file == test_file
-    count = jet_count(test_file)
-    for path, there, least in (
-        (test_file, count, config.test + (config.train if one else 0)),
-        (train_file, jet_count(train_file), config.train),
-    ):
-        if there < least:
-            raise DataError(f"`{path}` must hold {least} jets, got {there}; lower train or test.")
-    train, train_label = _range(train_file, 0, config.train, config.constituents)
-    test, test_label = _range(test_file, count - config.test if one else 0, config.test, config.constituents)
+def _discover(
+    config: TopTaggingDownstreamConfig, files: _Files, seed: int, progress: Progress, kept: Checkpoint
+) -> Discovery:
+    """The symmetry of the label, from jets that no network is tested on."""
+    place = None if kept.directory is None else kept.directory / "discovery"
+    if "discovery" in kept and place is not None:
+        return _load(str(place))
+    x, y = _range(files.train, 0, min(config.discovery_jets, files.spare), _LEADING)
+    found = discover(x, y, predictor=_PREDICTOR, seed=seed, progress=progress)
+    if not found.algebra.dimension:
+        raise DataError(
+            f"no metric: nothing was found in {len(x)} jets ({found.verdict.reason}); raise discovery_jets or give "
+            "discovery=DIR."
+        )
+    if place is not None:
+        found.save(place)
+        kept.do("discovery", lambda: found.group.name)
+    return found
+
+
+def _play(config: TopTaggingDownstreamConfig, files: _Files, seed: int, progress: Progress, kept: Checkpoint) -> Tensor:
+    """The metric of LieGAN's generators, from the two leading constituents as in its paper."""
+
+    def work() -> list[list[float]]:
+        x, y = _range(files.train, 0, min(config.discovery_jets, files.spare), 2)
+        problem = Problem(
+            outputs=lambda x: x,  # LieGAN asks the data, not a predictor
+            action=VectorAction(),
+            size=4,
+            patches=lambda index: x[index].unsqueeze(1),
+            search=torch.arange(len(x)),
+            test=torch.arange(0),
+            charts=1,
+            targets=lambda index: y[index].unsqueeze(1),
+            classes=2,
+        )
+        basis = LieGAN(generators=7, steps=config.liegan_steps).find(problem, seed=seed, progress=progress).basis
+        return metric(LieAlgebra(basis)).form.tolist()
+
+    return torch.tensor(kept.do("LieGAN's metric", work), dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Where the jets are, where in its file the part to test on starts, and how many others there are."""
+
+    train: Path
+    test: Path
+    start: int
+    spare: int
+
+
+def _find(config: TopTaggingDownstreamConfig) -> _Files:
+    """The files of both parts; of one file, the last jets are those to test on."""
+    test = find_jets("test") if config.jets is None else Path(config.jets)
+    train = find_jets("train") if config.jets is None else test
+    one = train == test
+    count = jet_count(test)
+    spare = count - config.test if one else jet_count(train)
+    if count < config.test or spare < config.train:
+        least = config.test + config.train if one else config.test if count < config.test else config.train
+        path, there = (test, count) if one or count < config.test else (train, spare)
+        raise DataError(f"`{path}` must hold {least} jets, got {there}; lower train or test.")
+    return _Files(train, test, count - config.test if one else 0, spare)
+
+
+def _read(config: TopTaggingDownstreamConfig, files: _Files) -> _Jets:
+    train, train_label = _range(files.train, 0, config.train, config.constituents)
+    test, test_label = _range(files.test, files.start, config.test, config.constituents)
     for label in (train_label, test_label):
         if len(label.unique()) < 2:
             raise DataError("the jets must hold tops and others, got one kind; shuffle the file or take more.")
@@ -170,19 +236,17 @@ def _range(path: Path, start: int, count: int, constituents: int) -> tuple[Tenso
 
 
 def _networks(
-    config: TopTaggingDownstreamConfig, found: Discovery, liegan: Tensor | None
+    config: TopTaggingDownstreamConfig, found: Discovery, liegan: Tensor
 ) -> dict[str, Callable[[torch.Generator], MetricGNN]]:
     """How to make each network, in the order of the paper's table."""
     size: dict[str, Any] = {"hidden": config.hidden, "layers": config.layers, "dropout": config.dropout}
-    made: dict[str, Callable[[torch.Generator], MetricGNN]] = {
+    return {
         "LorentzNet": lambda generator: LorentzNet(generator=generator, **size),
         "AtlasGNN": lambda generator: AtlasGNN(found.algebra, generator=generator, **size),
+        "LieGNN": lambda generator: MetricGNN(liegan, generator=generator, **size),
+        "LorentzNet (w/o)": lambda generator: LorentzNetWithoutMetric(generator=generator, **size),
+        "EGNN": lambda generator: EGNN(generator=generator, **size),
     }
-    if liegan is not None:
-        made["LieGNN"] = lambda generator: MetricGNN(liegan, generator=generator, **size)
-    made["LorentzNet (w/o)"] = lambda generator: LorentzNetWithoutMetric(generator=generator, **size)
-    made["EGNN"] = lambda generator: EGNN(generator=generator, **size)
-    return made
 
 
 def _measure(

@@ -37,13 +37,12 @@ def found(name, place, group):
 
 
 def settings(place, *more):
-    return [*QUICK, f"jets={place / 'jets.npz'}", f"discovery={place / 'lorentz'}", *more]
+    files = {"jets": "jets.npz", "discovery": "lorentz", "liegan": "liegan.json"}
+    return [*QUICK, *(f"{key}={place / name}" for key, name in files.items()), *more]
 
 
 def test_all_five_and_what_they_are_invariant_to(place):
-    plan = plan_run(
-        "top-tagging-downstream", settings(place, "seeds=2", f"liegan={place / 'liegan.json'}"), out=place / "run"
-    )
+    plan = plan_run("top-tagging-downstream", settings(place, "seeds=2"), out=place / "run")
     metrics = execute(plan, Silent()).content["metrics"]
     rows = {row["model"]: row for row in metrics["rows"]}
     assert list(rows) == ["LorentzNet", "AtlasGNN", "LieGNN", "LorentzNet (w/o)", "EGNN"]
@@ -80,7 +79,7 @@ def test_a_killed_run_goes_on_where_it_was(place, monkeypatch):
         execute(plan_run("top-tagging-downstream", words, out=place / "run"), Silent())
     assert (place / "run" / "kept" / "parts.json").is_file() and not (place / "run" / "result.json").exists()
     recorded = execute(plan_run("top-tagging-downstream", words, out=place / "run"), Silent())
-    assert done == ["LorentzNet", "AtlasGNN", "LorentzNet (w/o)", "killed", "EGNN"]
+    assert done == ["LorentzNet", "AtlasGNN", "LieGNN", "LorentzNet (w/o)", "killed", "EGNN"]
     again = execute(plan_run("top-tagging-downstream", words, out=place / "other"), Silent())
     for one, other in zip(recorded.content["metrics"]["each"], again.content["metrics"]["each"], strict=True):
         assert {**one, "seconds": 0} == {**other, "seconds": 0}
