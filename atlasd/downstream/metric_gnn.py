@@ -220,18 +220,18 @@ class _Block(nn.Module):
 
     def forward(self, h: Tensor, inside: Tensor, pairs: Tensor | None, present: Tensor) -> tuple[Tensor, Tensor | None]:
         """Change of h `(B, P, H)`, and the weights `(B, P, P)` by which vectors move."""
-        to, by = self.receive(inside).unsqueeze(2), self.send(inside).unsqueeze(1)
-        # In place wherever the backward pass allows it: the time goes into moving these large tensors.
-        first = to + by if pairs is None or self.pair is None else self.pair(pairs).add_(to).add_(by)
-        message = self.mix(first.relu_()).relu_()
-        here = present.mT  # (B, 1, P): vectors that are not there send nothing
-        weight = torch.sigmoid(self.gate(message)).squeeze(-1) * here
-        # sum_j w_ij m_ij as a product of matrices: no second tensor of the size of the messages.
-        gathered = (weight.unsqueeze(2) @ message).squeeze(2)
+        # The time goes into moving tensors of this size: flat, so that ReLU may work in place without a copy.
+        first = self.receive(inside).unsqueeze(2) + self.send(inside).unsqueeze(1)
+        if pairs is not None and self.pair is not None:
+            first = first + self.pair(pairs)
+        shape, here = first.shape, present.mT  # here (B, 1, P): vectors that are not there send nothing
+        message = self.mix(first.relu_().flatten(0, 2)).relu_()
+        weight = torch.sigmoid(self.gate(message)).reshape(shape[:3]) * here
+        gathered = (weight.unsqueeze(-1) * message.reshape(shape)).sum(2)
         change = self.out(self.norm(self.update(torch.cat([h, gathered], -1))).relu())
         if self.move is None or self.along is None:
             return change, None
-        return change, self.along(self.move(message).relu_()).squeeze(-1) * here
+        return change, self.along(self.move(message).relu_()).reshape(shape[:3]) * here
 
 
 class AtlasGNN(MetricGNN):
