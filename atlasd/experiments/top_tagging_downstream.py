@@ -162,8 +162,8 @@ def _discover(
     place = None if kept.directory is None else kept.directory / "discovery"
     if "discovery" in kept and place is not None:
         return _load(str(place))
-    x, y = _range(files.train, 0, min(config.discovery_jets, files.spare), _LEADING)
-    found = discover(x, y, predictor=_PREDICTOR, seed=seed, progress=progress)
+    x, y = _range(files.train, 0, min(config.discovery_jets, files.spare), None)
+    found = discover(x[:, :_LEADING], y, predictor=_PREDICTOR, seed=seed, progress=progress)
     if not found.algebra.dimension:
         raise DataError(
             f"no metric: nothing was found in {len(x)} jets ({found.verdict.reason}); raise discovery_jets or give "
@@ -230,7 +230,7 @@ def _read(config: TopTaggingDownstreamConfig, files: _Files) -> _Jets:
     return _Jets(train, train_label, test, test_label)
 
 
-def _range(path: Path, start: int, count: int, constituents: int) -> tuple[Tensor, Tensor]:
+def _range(path: Path, start: int, count: int, constituents: int | None) -> tuple[Tensor, Tensor]:
     parts = list(read_jets(path, constituents=constituents, start=start, stop=start + count, invalid="drop"))
     return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts]).long()
 

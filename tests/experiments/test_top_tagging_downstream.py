@@ -1,10 +1,14 @@
 """The comparison of taggers, on jets small enough for a test."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
+from atlasd.algebra.group import Group
 from atlasd.algebra.known_groups import lorentz, orthogonal
+from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.result import Discovery, PredictorSummary, Verdict
 from atlasd.downstream.metric_gnn import minkowski
 from atlasd.downstream.metrics import save_metric
@@ -27,13 +31,13 @@ def place(tmp_path):
     mass = total[:, 0] ** 2 - total[:, 1:].square().sum(-1)
     momenta[::3, 3:] = 0
     np.savez(tmp_path / "jets.npz", momenta=momenta.numpy(), label=(mass > mass.median()).numpy().astype(np.uint8))
-    found("lorentz", tmp_path, lorentz(2))
+    by_hand(lorentz(2)).save(tmp_path / "lorentz")
     save_metric(minkowski() + 0.01, tmp_path / "liegan.json")
     return tmp_path
 
 
-def found(name, place, group):
-    Discovery(group, Verdict(True, "by hand"), (), (), PredictorSummary("none", 1.0, 1, 0.0), {}).save(place / name)
+def by_hand(group):
+    return Discovery(group, Verdict(True, "by hand"), (), (), PredictorSummary("none", 1.0, 1, 0.0), {})
 
 
 def settings(place, *more):
@@ -85,6 +89,45 @@ def test_a_killed_run_goes_on_where_it_was(place, monkeypatch):
         assert {**one, "seconds": 0} == {**other, "seconds": 0}
 
 
+def test_metrics_are_found_in_the_jets_unless_given(place, monkeypatch):
+    """The two searches are replaced by what they would find: here it matters that each is asked once."""
+    asked = []
+
+    def discovered(x, y, **options):
+        asked.append(("discovery", tuple(x.shape)))
+        return by_hand(lorentz(2))
+
+    class Game:
+        def __init__(self, **options):
+            assert options == {"generators": 7, "steps": 3}
+
+        def find(self, problem, **options):
+            asked.append(("liegan", tuple(problem.patches(problem.search).shape), problem.classes))
+            return SimpleNamespace(basis=lorentz(1).algebra.basis)
+
+    monkeypatch.setattr(module, "discover", discovered)
+    monkeypatch.setattr(module, "LieGAN", Game)
+    words = [w for w in settings(place, "seeds=1", "liegan_steps=3") if w.split("=")[0] not in ("discovery", "liegan")]
+    measure = module._measure
+    monkeypatch.setattr(module, "_measure", lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        execute(plan_run("top-tagging-downstream", words, out=place / "run"), Silent())
+    monkeypatch.setattr(module, "_measure", measure)
+    recorded = execute(plan_run("top-tagging-downstream", words, out=place / "run"), Silent())
+    # Sixty of the 120 jets are to be tested on, and no search sees them.
+    assert asked == [("discovery", (60, 5, 4)), ("liegan", (60, 1, 2, 4), 2)]
+    assert recorded.discovery.group.name == "O+(1,3)"
+    assert recorded.content["metrics"]["liegan_cosine"] == pytest.approx(1)
+
+
+def test_nothing_found_means_no_metric(place, monkeypatch):
+    nothing = by_hand(Group(LieAlgebra(torch.zeros(0, 4, 4))))
+    monkeypatch.setattr(module, "discover", lambda *arguments, **options: nothing)
+    words = [w for w in settings(place) if not w.startswith("discovery=")]
+    with pytest.raises(DataError, match="no metric: nothing was found in 60 jets"):
+        execute(plan_run("top-tagging-downstream", words, out=place / "run"), Silent())
+
+
 @pytest.mark.parametrize(
     "more, error, message",
     [
@@ -102,7 +145,7 @@ def test_bad_input(place, more, error, message):
 
 
 def test_a_discovery_of_something_else(place):
-    found("plane", place, orthogonal(2))
+    by_hand(orthogonal(2)).save(place / "plane")
     words = [w for w in settings(place) if not w.startswith("discovery=")]
     with pytest.raises(DataError, match="symmetry of four-vectors"):
         execute(plan_run("top-tagging-downstream", [*words, f"discovery={place / 'plane'}"]), Silent())
