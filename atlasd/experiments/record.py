@@ -130,7 +130,9 @@ def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorde
     """
     log = _Log(progress)
     log.note(plan.command)
-    kept = Checkpoint(plan.directory / KEPT, plan.command) if plan.experiment.resumes() else None
+    # The whole configuration is in the title: parts made with other defaults are other work.
+    title = f"{plan.command} {plan.config}"
+    kept = Checkpoint(plan.directory / KEPT, title) if plan.experiment.resumes() else None
     discovery, extras = plan.experiment.runner()(plan.config, plan.seed, log, **({"kept": kept} if kept else {}))
     log.note(str(discovery))
     config = plan.config.as_dict()
