@@ -42,8 +42,8 @@ from atlasd.experiments.record import Extras
 from atlasd.geometry.actions import VectorAction
 from atlasd.prediction.moments import MomentPredictor
 from atlasd.prediction.train import Schedule
-from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.allocation import keep_freed_memory
+from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
