@@ -29,7 +29,8 @@ def test_heat(tmp_path):
 
 
 def test_momenta():
-    assert run("03_momenta", samples=600).group.name == "O(1,3)"
+    # The reversal of time would turn energies negative: no event shows that, so it is not claimed.
+    assert run("03_momenta", samples=600).group.name == "O+(1,3)"
 
 
 def test_own_predictor():

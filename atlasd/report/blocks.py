@@ -86,16 +86,17 @@ def group_block(discovery: Discovery) -> str:
     parts = []
     if len(basis):
         names = [f"generator {k + 1}: {describe_generator(a, axes)}" for k, a in enumerate(basis)]
-        parts.append(f"<h3>Generators</h3>{_matrices(basis, names, discovery.verdict.directions, axes)}")
+        parts.append(f"<div><h3>Generators</h3>{_matrices(basis, names, discovery.verdict.directions, axes)}</div>")
     identity = torch.eye(cosets.shape[-1], dtype=cosets.dtype)
     names = [f"coset {k + 1}" + (": the identity" if torch.equal(g, identity) else "") for k, g in enumerate(cosets)]
     heading = "One element of each component" if len(basis) else "Elements"
-    parts.append(f"<h3>{heading}</h3>{_matrices(cosets, names, discovery.verdict.cosets, axes)}")
+    parts.append(f"<div><h3>{heading}</h3>{_matrices(cosets, names, discovery.verdict.cosets, axes)}</div>")
     note = (
         "<p class='faint'>Row i, column j: how much axis j feeds into axis i. Blue is negative, red is positive, "
         "and all matrices share one scale.</p>"
     )
-    return "".join(parts) + note
+    kind = "pair" if len(basis) * len(axes) <= 4 and len(cosets) * len(axes) <= 8 else "stack"
+    return f"<div class='{kind}'>{''.join(parts)}</div>{note}"
 
 
 def _matrices(matrices: Tensor, names: Sequence[str], judged: Sequence[Direction], axes: Sequence[str]) -> str:
@@ -138,8 +139,9 @@ def verdict_block(discovery: Discovery) -> str:
         top += "".join(f"<th scope='col' class='number'>{c}</th>" for c in ("error", "upper bound", "tolerance"))
         top += "<th scope='col'>why</th>"
         parts.append(
-            "<div class='scroll'><table><caption>Errors are relative to chance: 0 is exact, 1 is what unrelated "
-            f"motions give.</caption><thead><tr>{top}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+            "<div class='scroll'><table class='verdict'><caption>Errors are relative to chance: 0 is exact, 1 is what "
+            f"unrelated motions give.</caption><thead><tr>{top}</tr></thead>"
+            f"<tbody>{''.join(rows)}</tbody></table></div>"
         )
     if discovery.spectrum:
         judged = (*verdict.directions, *verdict.rejected, *verdict.cosets)
@@ -182,12 +184,14 @@ def map_block(discovery: Discovery, fields: Mapping[str, Tensor]) -> str:
     lines = "".join(
         f"<tr><th scope='row'>{k}</th><td>{text(', '.join(f'{v:g}' for v in c.center))}</td>"
         f"<td class='number'>{short_number(c.error)}</td><td class='number'>{short_number(c.skill)}</td>"
-        f"<td>{'✕ stands apart' if c.outlier else 'agrees' if math.isfinite(c.error) else 'not judged'}"
+        f"<td class='why'>{'✕ stands apart' if c.outlier else 'agrees' if math.isfinite(c.error) else 'not judged'}"
         f"{text(f': {c.reason}') if c.reason else ''}</td></tr>"
         for k, c in rows[:_MOST_ROWS]
     )
     head = "".join(f"<th scope='col'>{name}</th>" for name in ("chart", "centre", "error", "skill", ""))
-    numbers = f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
+    numbers = (
+        f"<div class='scroll'><table class='charts'><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
+    )
     if len(charts) > _MOST_ROWS:
         numbers += f"<p class='faint'>The {_MOST_ROWS} worst of {len(charts)}.</p>"
     if len(charts) > 8:
@@ -301,5 +305,5 @@ def plain(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{k}={plain(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(plain(v) for v in value)
+        return ", ".join(plain(v) for v in value) or "none"
     return str(value)

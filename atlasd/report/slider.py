@@ -83,8 +83,7 @@ def _track_name(track: Track, discovery: Discovery, axes: list[str]) -> str:
 
 def _track_html(track: Track, name: str, key: str, tolerance: float, axes: list[str]) -> str:
     last = len(track.t) - 1
-    # Not at the identity, where everything agrees and nothing can be seen.
-    start = min(1, last) if track.name == "elements" else round(0.7 * last)
+    start = _start(track)
     words = [_words(track, i) for i in range(last + 1)]
     curve, places = track_svg(track, tolerance)
     dots: dict[str, Any] = {}
@@ -113,6 +112,18 @@ def _track_html(track: Track, name: str, key: str, tolerance: float, axes: list[
         f"<div class='now'><p>The matrix g</p><div class='scroll'><table><tbody>{rows}</tbody></table></div></div>"
         "</div></div>"
     )
+
+
+def _start(track: Track) -> int:
+    """Where the slider stands first: away from the identity, where all agrees, and where the data still reach."""
+    if track.name == "elements":
+        return min(1, len(track.t) - 1)
+    large = [i for i, t in enumerate(track.t.tolist()) if t > 0.4]
+    if not large:
+        return len(track.t) - 1
+    best = max(float(track.covered[i]) for i in large)
+    good = [i for i in large if float(track.covered[i]) >= 0.9 * best]
+    return good[len(good) // 4]
 
 
 def _words(track: Track, i: int) -> str:
