@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from atlasd.commands.common import Quiet, shown_progress
+from atlasd.commands.common import Quiet, Seed, shown_progress
 
 
 def data(
@@ -18,9 +18,12 @@ def data(
         Path | None, typer.Option(help="Where to  [default: NAME below ATLASD_DATA, or below the user's cache]")
     ] = None,
     only: Annotated[str, typer.Option(metavar="FILE,...", help="Only these files of it.")] = "",
+    count: Annotated[int, typer.Option(help="Of `jets`: how many to generate.")] = 10_000,
+    workers: Annotated[int | None, typer.Option(help="Of `jets`: processes  [default: one for each core]")] = None,
+    seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Fetch a data set, going on where an earlier try stopped, or list what there is."""
+    """Fetch a data set, going on where an earlier try stopped, or list what there is; `jets` are generated."""
     from atlasd.datasets.fetch import REGISTRY, data_directory, fetch, find_data
 
     if name is None:
@@ -28,6 +31,20 @@ def data(
         for key, each in REGISTRY.items():
             there = all((data_directory(key) / file.name).is_file() for file in each.files)
             typer.echo(f"{key:<{width}}  {each.description}; {each.licence}, {each.source}{'; here' if there else ''}")
+        typer.echo(f"{'jets':<{width}}  jets generated with Pythia and FastJet, in the form of top-tagging")
+        return
+    if name == "jets":
+        from atlasd.datasets.jets import generate_jets, usable_cores
+
+        with shown_progress(quiet) as progress:
+            path = generate_jets(
+                (out or data_directory("jets")) / f"jets-{count}-seed{seed}.h5",
+                count,
+                seed=seed,
+                workers=workers or usable_cores(),
+                progress=progress,
+            )
+        typer.echo(str(path))
         return
     wanted = tuple(word.strip() for word in only.split(",") if word.strip())
     with shown_progress(quiet) as progress:

@@ -51,7 +51,9 @@ def conclude(
         notes += f" {found.not_testable} direction(s) could not be tested: nothing in the data feels them."
     beyond = [d.reason for d in rejected if d.decision == "not testable"]
     if beyond and refusal is None:
-        notes += f" Not testable: {beyond[0]}" + (f", and {len(beyond) - 1} more." if len(beyond) > 1 else ".")
+        # The element with the fewest signs turned says most.
+        first = min(beyond, key=lambda reason: (not reason.startswith("diag"), reason.count("-1")))
+        notes += f" Not testable: {first}" + (f", and {len(beyond) - 1} more." if len(beyond) > 1 else ".")
     if refusal is not None:
         reason = f"{refusal[0].capitalize()}: {refusal[1]}."
     elif symmetric:
