@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("listing", "list_experiments"),
     "run": ("run", "run"),
     "discover": ("discover", "discover"),
+    "resume": ("resume", "resume"),
     "report": ("report", "report"),
     "compare": ("compare", "compare"),
     "zoo": ("zoo", "zoo"),

@@ -17,11 +17,13 @@ from atlasd.algebra.finite import name_finite
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import TOLERANCE, Membership
 from atlasd.errors import InputError
+from atlasd.runtime.codec import storable
 
 if TYPE_CHECKING:
     from atlasd.algebra.identify import Identification
 
 
+@storable("algebra", "cosets", "tolerance", "correction", "dropped")
 @dataclass(frozen=True, eq=False, init=False)
 class Group:
     r"""The matrices :math:`C_i \exp(A_1) \exp(A_2) \cdots` with A in an algebra and C a list of cosets.

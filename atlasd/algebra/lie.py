@@ -12,11 +12,13 @@ from torch import Tensor
 
 from atlasd.algebra import closure, structure
 from atlasd.errors import InputError
+from atlasd.runtime.codec import storable
 
 # A generator that float32 cannot tell from a combination of the others is not a new direction.
 _RANK_TOLERANCE = 1e-6
 
 
+@storable()
 @dataclass(frozen=True, eq=False)
 class LieAlgebra:
     r"""A subspace of :math:`\mathfrak{gl}(n)`, named by one of its bases.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 __all__ = [
-    "AsJson", "Quiet", "Seed", "Settings", "Verbose", "console", "experiment_names", "shown_progress", "write_run_page",
+    "AsJson", "Dask", "Quiet", "Seed", "Settings", "Verbose", "WorkerCount", "chosen_workers", "console",
+    "experiment_names", "shown_progress", "write_run_page",
 ]  # fmt: skip
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,6 +28,12 @@ Settings = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; `atlasd list NAME` shows all."),
 ]
+
+WorkerCount = Annotated[
+    int | None,
+    typer.Option("--workers", metavar="N", help="Processes, one thread each  [default: this one]"),
+]
+Dask = Annotated[str, typer.Option("--dask", metavar="ADDRESS", help="Work on this Dask cluster: tcp://HOST:8786.")]
 
 
 def experiment_names(incomplete: str) -> list[str]:
@@ -58,6 +65,41 @@ def shown_progress(quiet: bool, verbose: bool = False) -> Iterator[Progress]:
         return
     with Terminal(verbose=verbose) as terminal:
         yield terminal
+
+
+@contextmanager
+def chosen_workers(workers: int | None, dask: str) -> Iterator[None]:
+    """Runs tasks in several processes, on a Dask cluster, or, where neither is asked for, in this process."""
+    from atlasd.errors import InputError
+    from atlasd.runtime.executor import process_pool, working
+
+    if workers is not None and workers < 1:
+        raise InputError(f"`workers` must be at least 1, got {workers}.")
+    if dask:
+        if workers is not None:
+            raise InputError("--workers and --dask must not both be given; leave one out.")
+        with _dask_client(dask) as client, working(client.get_executor()):
+            yield
+    elif workers is not None and workers > 1:
+        with process_pool(workers) as pool, working(pool):
+            yield
+    else:
+        yield
+
+
+def _dask_client(address: str) -> Any:
+    from atlasd.errors import InputError
+
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise InputError("--dask must have Dask to work with, got none; pip install 'atlasd[dask]'.") from error
+    try:
+        return Client(address, timeout=10)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise InputError(
+            f"--dask must be the address of a scheduler, such as tcp://HOST:8786, got {address!r}: {error}"
+        ) from error
 
 
 def write_run_page(recorded: Recorded) -> Path:

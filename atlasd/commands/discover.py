@@ -10,7 +10,18 @@ from typing import Annotated
 
 import typer
 
-from atlasd.commands.common import AsJson, Quiet, Seed, Verbose, console, shown_progress, write_run_page
+from atlasd.commands.common import (
+    AsJson,
+    Dask,
+    Quiet,
+    Seed,
+    Verbose,
+    WorkerCount,
+    chosen_workers,
+    console,
+    shown_progress,
+    write_run_page,
+)
 
 _FILE = "npz, npy, HDF5, netCDF, zarr, CSV or parquet."
 
@@ -42,6 +53,8 @@ def discover(
     tolerance: Annotated[float, typer.Option(help="Largest error that counts as a symmetry, 1 being chance.")] = 0.05,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/FILE-seedS]")] = None,
+    workers: WorkerCount = None,
+    dask: Dask = "",
     as_json: AsJson = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -73,7 +86,7 @@ def discover(
     from atlasd.report.figures import write_figures
 
     plan = plan_config(OWN, config, seed=seed, out=out)
-    with shown_progress(quiet, verbose) as progress:
+    with chosen_workers(workers, dask), shown_progress(quiet, verbose) as progress:
         recorded = execute(plan, progress, write_figures)
         page = write_run_page(recorded)
     if as_json:

@@ -12,10 +12,13 @@ import typer
 
 from atlasd.commands.common import (
     AsJson,
+    Dask,
     Quiet,
     Seed,
     Settings,
     Verbose,
+    WorkerCount,
+    chosen_workers,
     console,
     experiment_names,
     shown_progress,
@@ -33,6 +36,8 @@ def run(
     settings: Settings = [],  # noqa: B006
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/NAME-seedS]")] = None,
+    workers: WorkerCount = None,
+    dask: Dask = "",
     as_json: AsJson = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -45,7 +50,7 @@ def run(
     from atlasd.report.figures import write_figures
 
     plan = plan_run(name, settings, seed=seed, out=out)
-    with shown_progress(quiet, verbose) as progress:
+    with chosen_workers(workers, dask), shown_progress(quiet, verbose) as progress:
         recorded = execute(plan, progress, write_figures)
         page = write_run_page(recorded)
     if as_json:

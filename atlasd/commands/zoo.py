@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from atlasd.commands.common import AsJson, Quiet, shown_progress
+from atlasd.commands.common import AsJson, Dask, Quiet, chosen_workers, shown_progress
 
 
 def zoo(
@@ -21,21 +21,27 @@ def zoo(
         str, typer.Option(help="Ask the exact maps (oracle), fitted predictors (fitted), or both.")
     ] = "both",
     workers: Annotated[int | None, typer.Option(help="Processes  [default: one for each core]")] = None,
+    dask: Dask = "",
     out: Annotated[Path, typer.Option(help="Where to keep the table.")] = Path("runs/zoo"),
     as_json: AsJson = False,
     quick: Annotated[bool, typer.Option(help="Six small systems, the exact maps, one seed.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Try every system of known symmetry, and count what is found and what is made up."""
+    from atlasd import __version__
     from atlasd.experiments.record import check_directory
     from atlasd.experiments.zoo import QUICK, describe_zoo, plan_zoo, run_zoo, write_zoo, zoo_table
+    from atlasd.runtime.stages import keeping
 
     names = [name.strip() for name in only.split(",") if name.strip()] or (list(QUICK) if quick else [])
     tasks = plan_zoo(seeds=1 if quick else seeds, only=names, mode="oracle" if quick else mode)
     check_directory(out, "zoo.json")
-    with shown_progress(quiet) as progress:
-        done = run_zoo(tasks, workers=workers or min(len(tasks), os.cpu_count() or 1), progress=progress)
-    write_zoo(done, out)
+    words = ["zoo", "--seeds", str(seeds), "--only", only, "--mode", mode, *(["--quick"] if quick else [])]
+    count = None if dask else workers or min(len(tasks), os.cpu_count() or 1)
+    placed = chosen_workers(workers if dask else count, dask)
+    with placed, shown_progress(quiet) as progress, keeping(out, words, __version__):
+        done = run_zoo(tasks, progress=progress)
+        write_zoo(done, out)
     if as_json:
         sys.stdout.write((out / "zoo.json").read_text())
         return

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from atlasd.algebra.basis import standard_form
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.conclude import chart_findings, conclude
+from atlasd.discovery.conclude import chart_findings, conclude, without_lost_charts
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
 from atlasd.discovery.film import film
 from atlasd.discovery.judge import judge_cosets, judge_generators
@@ -26,8 +26,9 @@ from atlasd.discovery.spectral import SpectralSearch
 from atlasd.geometry.actions import Action
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.predictor import PredictorSpec
-from atlasd.runtime.executor import working
+from atlasd.runtime.executor import About, TaskFailed, working
 from atlasd.runtime.progress import Progress, Silent, Terminal
+from atlasd.runtime.stages import current_stages, fingerprint
 
 
 def discover(
@@ -98,7 +99,26 @@ def discover_connected(
     return _discover(x, y, search=search, cosets=None, seed=seed, shown=progress or Silent(), **options)
 
 
-def _discover(
+def _discover(x: Any, y: Any, *, atlas: Atlas | None = None, shown: Progress, **rest: Any) -> Discovery:
+    """Discovers; charts whose tasks fail for good are left out, and the answer is given from the others."""
+    charts = list(range(len(atlas))) if atlas is not None else [0]
+    lost: dict[int, str] = {}
+    while True:
+        try:
+            part = atlas if atlas is None or not lost else atlas.select(charts)
+            found = _attempt(x, y, atlas=part, shown=shown, **rest)
+            return found if atlas is None or not lost else without_lost_charts(found, atlas, lost)
+        except TaskFailed as failure:
+            about = failure.about
+            if not isinstance(about, About) or len(about.charts) >= len(charts):
+                raise
+            gone = {charts[k]: failure.cause for k in about.charts}
+            shown.say(f"charts {', '.join(map(str, gone))} are left out, {about} failed: {failure.cause}")
+            lost |= gone
+            charts = [k for k in charts if k not in lost]
+
+
+def _attempt(
     x: Any,
     y: Any,
     *,
@@ -113,6 +133,8 @@ def _discover(
 ) -> Discovery:
     seconds: dict[str, float] = {}
     search = SpectralSearch() if search is None else search
+    stages = current_stages()
+    stages.enter(fingerprint(x, y, seed, atlas, action, predictor, search, cosets))
 
     started = time.perf_counter()
     setup = prepare(x, y, function=function, atlas=atlas, action=action, predictor=predictor, seed=seed, progress=shown)
@@ -121,16 +143,18 @@ def _discover(
 
     started = time.perf_counter()
     empty = torch.zeros(0, problem.size, problem.size, dtype=torch.float64)
-    found = Found(empty) if gates.refusal() is not None else search.find(problem, seed=seed, progress=shown)
+    refused = gates.refusal() is not None
+    found = Found(empty) if refused else stages.do("search", lambda: search.find(problem, seed=seed, progress=shown))
     seconds["search"] = time.perf_counter() - started
 
     started = time.perf_counter()
-    judged = judge_generators(setup, found, search.tolerance, seed)
+    judged = stages.do("verdict", lambda: judge_generators(setup, found, search.tolerance, seed))
     seconds["verdict"] = time.perf_counter() - started
 
     started = time.perf_counter()
-    group, coset_directions, rejected = judge_cosets(
-        setup, judged.algebra, cosets, search.tolerance, judged.weights, seed, shown
+    group, coset_directions, rejected = stages.do(
+        "cosets",
+        lambda: judge_cosets(setup, judged.algebra, cosets, search.tolerance, judged.weights, seed, shown),
     )
     seconds["cosets"] = time.perf_counter() - started
 

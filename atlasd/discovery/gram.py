@@ -73,7 +73,9 @@ def accumulate(
     # Shard by shard: what arrives is small, and is put together in the same order whoever computed it.
     tasks = [(block, part, batch) for part in parts for block in shared]
     names = [About(block, shard) for shard in range(len(parts)) for block in blocks]
-    done = current_workers().stream(shard_gram, tasks, names, progress=progress, label="first order")
+    done = current_workers().stream(
+        shard_gram, tasks, names, progress=progress, label="first order", stage="first order"
+    )
     rows = list(zip(*[done] * len(blocks), strict=True))
     residual, chance = (torch.stack([torch.cat([pair[i] for pair in row]) for row in rows]) for i in range(2))
     return Gram(residual, chance, torch.tensor([len(part) for part in parts]))

@@ -20,6 +20,7 @@ from atlasd.discovery.search import Found
 from atlasd.discovery.setup import Setup
 from atlasd.discovery.spectral import closed
 from atlasd.discovery.verdict import Evidence, decide, element_evidence, field_evidence, vector_evidence
+from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
@@ -29,6 +30,7 @@ _LISTED = 8
 """The most rejected components that are looked at again, to tell what is broken from what cannot be tested."""
 
 
+@storable()
 @dataclass(frozen=True, eq=False)
 class Judged:
     """Generators that passed, with their directions, those that did not, the charts' errors, and the controls."""

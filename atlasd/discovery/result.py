@@ -20,6 +20,7 @@ from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.frames import Frames
 from atlasd.errors import DataError
+from atlasd.runtime.codec import storable
 from atlasd.runtime.files import write_atomically
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _MOST_ROWS = 8
 Decision: TypeAlias = Literal["symmetry", "broken", "not testable", "cannot tell"]
 
 
+@storable()
 @dataclass(frozen=True)
 class Direction:
     """The verdict on one generator or one coset.

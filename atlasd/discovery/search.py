@@ -11,9 +11,11 @@ from typing import Protocol
 from torch import Tensor
 
 from atlasd.discovery.problem import Problem
+from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
 
+@storable()
 @dataclass(frozen=True, eq=False)
 class Found:
     """Generators that a search proposes; the verdict is given elsewhere, on data the search has not seen.

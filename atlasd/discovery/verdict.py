@@ -15,6 +15,7 @@ from atlasd.discovery.coverage import Coverage, Neighbours, Range, Totals
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.refine import scaled, weigh_sizes
 from atlasd.discovery.result import Decision, Direction
+from atlasd.runtime.codec import storable
 
 MINIMUM_SKILL = 0.3
 RESAMPLES = 400
@@ -57,6 +58,7 @@ class Gates:
         return None
 
 
+@storable()
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """Bootstrap of one direction's error.

@@ -16,13 +16,17 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from atlasd import __version__
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.experiments import Experiment, find_experiment
 from atlasd.experiments.config import Config
 from atlasd.runtime.checkpoint import Checkpoint
+from atlasd.runtime.executor import working_in
 from atlasd.runtime.files import write_atomically
 from atlasd.runtime.progress import Progress
+from atlasd.runtime.stages import NAME as STAGES
+from atlasd.runtime.stages import keeping
 
 T = TypeVar("T")
 
@@ -108,7 +112,7 @@ def check_directory(directory: Path, mark: str = "result.json") -> None:
     if directory.exists():
         if not directory.is_dir():
             raise InputError(f"`out` must be a directory, got the file {str(directory)!r}; choose another name.")
-        known = (directory / mark).is_file() or Checkpoint.stands(directory / KEPT)
+        known = (directory / mark).is_file() or Checkpoint.stands(directory / KEPT) or (directory / STAGES).is_dir()
         if any(directory.iterdir()) and not known:
             raise InputError(
                 f"`out` must be empty or an earlier run, got {str(directory)!r} with other files; choose another name."
@@ -133,8 +137,17 @@ def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorde
     # The whole configuration is in the title: parts made with other defaults are other work.
     title = f"{plan.command} {plan.config}"
     kept = Checkpoint(plan.directory / KEPT, title) if plan.experiment.resumes() else None
-    discovery, extras = plan.experiment.runner()(plan.config, plan.seed, log, **({"kept": kept} if kept else {}))
-    log.note(str(discovery))
+    words = plan.config.words(plan.experiment.name, plan.seed)
+    with keeping(plan.directory, words, __version__), working_in(plan.directory):
+        discovery, extras = plan.experiment.runner()(plan.config, plan.seed, log, **({"kept": kept} if kept else {}))
+        log.note(str(discovery))
+        return _write(plan, discovery, extras, log, draw, kept)
+
+
+def _write(
+    plan: Plan, discovery: Discovery, extras: Extras, log: _Log, draw: Draw | None, kept: Checkpoint | None
+) -> Recorded:
+    """Puts down everything a run leaves behind."""
     config = plan.config.as_dict()
     if discovery.config:
         config["discover"] = dict(discovery.config)

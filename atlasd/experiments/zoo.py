@@ -19,10 +19,8 @@ __all__ = [
 import difflib
 import json
 import math
-import multiprocessing
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -40,6 +38,8 @@ from atlasd.experiments.digits import digits_reason, upright_digits
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.prediction.train import Schedule
+from atlasd.runtime.codec import storable
+from atlasd.runtime.executor import current_workers, process_pool, working
 from atlasd.runtime.files import write_atomically
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
@@ -114,7 +114,11 @@ class Task:
     mode: Mode
     seed: int
 
+    def __str__(self) -> str:
+        return f"{self.system}, {self.mode}, seed {self.seed}"
 
+
+@storable()
 @dataclass(frozen=True)
 class Row:
     """What one task gave; a line of the table."""
@@ -267,44 +271,28 @@ def _row(task: Task, system: System, found: Discovery | None, reason: str, secon
     )
 
 
-def run_zoo(tasks: Sequence[Task], *, workers: int = 1, progress: Progress | None = None) -> Zoo:
-    """Runs all tasks, in this process or in several.
+def run_zoo(tasks: Sequence[Task], *, workers: int | None = None, progress: Progress | None = None) -> Zoo:
+    """Runs all tasks: in this process, in several, or where the workers of the surroundings are.
 
     Arguments:
         tasks: What to run.
-        workers: Processes, each with one thread.
+        workers: Processes, each with one thread; `None` takes the workers of the surroundings.
         progress: Who is told how far it is.
     """
-    if workers < 1:
+    if workers is not None and workers < 1:
         raise InputError(f"`workers` must be at least 1, got {workers}.")
+    if workers is not None and workers > 1:
+        with process_pool(workers) as pool, working(pool):
+            return run_zoo(tasks, progress=progress)
     progress = progress or Silent()
     started = time.perf_counter()
-    rows: dict[Task, Row] = {}
-    for row, task in progress.track(_results(tasks, workers), "zoo", total=len(tasks)):
-        rows[task] = row
+    rows = []
+    todo = [(task,) for task in tasks]
+    for row in current_workers().stream(run_task, todo, tasks, progress=progress, label="zoo", stage="row"):
+        rows.append(row)
         if row.outcome not in ("detected", "none"):
             progress.say(f"{row.system} ({row.mode}, seed {row.seed}): {row.outcome}. {row.verdict}")
-    return Zoo(tuple(rows[task] for task in tasks), time.perf_counter() - started)
-
-
-def _results(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Row, Task]]:
-    if workers == 1:
-        before = torch.get_num_threads()
-        try:
-            for task in tasks:
-                yield run_task(task), task
-        finally:
-            torch.set_num_threads(before)
-        return
-    # Spawned, not forked: a fork copies torch's thread pool in whatever state it is in.
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = {pool.submit(run_task, task): task for task in tasks}
-        try:
-            for future in as_completed(waiting):
-                yield future.result(), waiting[future]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    return Zoo(tuple(rows), time.perf_counter() - started)
 
 
 def zoo_table(rows: Iterable[Row]) -> str:

@@ -72,7 +72,12 @@ def fit_blocks(
         seeds = [seed, *(stream(seed, "fit", "block", b.start).initial_seed() for b in blocks[1:])]
         tasks = [(recipe, samples.part(b), index, s, Silent()) for b, s in zip(blocks, seeds, strict=True)]
     parts = current_workers().map(
-        _fit, tasks, [About(b) for b in blocks], progress=progress, label="fit charts" if len(blocks) > 1 else ""
+        _fit,
+        tasks,
+        [About(b) for b in blocks],
+        progress=progress,
+        label="fit charts" if len(blocks) > 1 else "",
+        stage="predictor of",
     )
     return parts[0] if len(parts) == 1 else _join(parts, blocks)
 

@@ -16,7 +16,16 @@ from torch.nn.utils import skip_init
 from atlasd.prediction.trivial import centre_crop
 
 
-class ChartConv(nn.Module):
+class Network(nn.Module):
+    """A network that can be written down as its architecture, which is set by whoever builds it, and its weights."""
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """Parameters and buffers by name."""
+        return dict(self.state_dict())
+
+
+class ChartConv(Network):
     """Convolutions without padding, grouped so that every chart has its own weights.
 
     No padding: outputs near the edge of a patch would otherwise see the edge, which no symmetry moves.
@@ -85,7 +94,7 @@ class ChartConv(nn.Module):
         )
 
 
-class VectorMLP(nn.Module):
+class VectorMLP(Network):
     """A perceptron on all tokens at once, in one common unit for all components.
 
     With `gated`, half of each hidden layer gates the other half: products of inputs, of which most invariants are

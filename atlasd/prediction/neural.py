@@ -18,10 +18,12 @@ from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.skill import measure_skill
 from atlasd.prediction.train import Schedule, fit_network, standardise
+from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
 
+@storable()
 @dataclass(frozen=True)
 class Architecture:
     """A kind of network with its shape: all but the weights.
@@ -40,18 +42,31 @@ class Architecture:
         return self.kind(*self.shape, **self.options, generator=generator)
 
 
+@storable()
 @dataclass(frozen=True, eq=False)
 class _Untrained:
     """Draws networks of the same shape, in the same units."""
 
     make: Callable[[torch.Generator], nn.Module]
     units: Mapping[str, Tensor]
-    precision: torch.dtype
+    precision: str
 
     def __call__(self, generator: torch.Generator) -> nn.Module:
-        other = self.make(generator).to(self.precision)
+        other = self.make(generator).to(getattr(torch, self.precision))
         other.load_state_dict(self.units, strict=False)
         return other.eval().requires_grad_(False)
+
+
+def _rebuilt(content: Mapping[str, Any]) -> nn.Module:
+    """A network as it was fitted, from its architecture and its weights."""
+    network = content["architecture"](stream(0, "rebuild"))
+    weights = content["weights"]
+    network.to(next(w.dtype for w in weights.values() if w.is_floating_point())).load_state_dict(weights)
+    return network.eval().requires_grad_(False)
+
+
+for _kind in (ChartConv, VectorMLP):
+    storable("architecture", "weights", read=_rebuilt)(_kind)
 
 
 def fit_module(
@@ -79,6 +94,7 @@ def fit_module(
     if start is not None:
         standardise(network, samples, train)
         start(network, stream(seed, "fit", "start"))
+    network.architecture = make  # type: ignore[assignment]
     curves = fit_network(
         network, samples, train, held_out, schedule, seed=seed, progress=progress, class_weights=class_weights
     )
@@ -95,7 +111,7 @@ def fit_module(
         samples=len(train),
         seconds=time.perf_counter() - started,
         curves=curves,
-        untrained=_Untrained(make, units, precision),
+        untrained=_Untrained(make, units, str(precision).removeprefix("torch.")),
     )
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from atlasd.prediction.samples import Samples
+from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
 T = TypeVar("T")
@@ -24,6 +25,7 @@ class Predictor(Protocol):
         """The outputs of all charts."""
 
 
+@storable()
 @dataclass(frozen=True, eq=False)
 class FittedPredictor:
     """A predictor with what is known about it.

@@ -16,6 +16,7 @@ from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.skill import measure_skill
 from atlasd.prediction.trivial import centre_crop
+from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
 _CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
@@ -101,6 +102,7 @@ class StencilPredictor:
         return moments.stencil(chosen, moments.shape)
 
 
+@storable("weight", "bias", "shape")
 class _Stencil:
     """Grouped convolution: one stencil per chart, inputs `(B, K, C, *in)` to `(B, K, C', *shape)`."""
 
@@ -120,6 +122,7 @@ class _Stencil:
         return y.unflatten(1, (charts, outputs))
 
 
+@storable()
 @dataclass(frozen=True)
 class _Untrained:
     """Draws stencils of the same shape."""

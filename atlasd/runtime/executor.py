@@ -6,7 +6,7 @@ results are put together do not depend on where they run; that is why the answer
 
 from __future__ import annotations
 
-__all__ = ["About", "Shared", "TaskFailed", "Workers", "current_workers", "process_pool", "working"]
+__all__ = ["About", "Shared", "TaskFailed", "Workers", "current_workers", "process_pool", "working", "working_in"]
 
 import hashlib
 import multiprocessing
@@ -25,6 +25,7 @@ import torch
 
 from atlasd.errors import AtlasdError, InputError
 from atlasd.runtime.progress import Progress, Silent
+from atlasd.runtime.stages import current_stages
 
 T = TypeVar("T")
 ATTEMPTS = 3
@@ -133,7 +134,7 @@ class Workers:
 
     def __post_init__(self) -> None:
         self._scratch: TemporaryDirectory[str] | None = None
-        self._count = 0
+        self._count, self._revived = 0, False
         if self.executor is not None and not callable(getattr(self.executor, "submit", None)):
             raise InputError(
                 f"`executor` must be a concurrent.futures.Executor or None, got {type(self.executor).__name__}; "
@@ -156,6 +157,8 @@ class Workers:
         if self._scratch is not None:
             self._scratch.cleanup()
         self._scratch = None
+        if self._revived and self.executor is not None:
+            self.executor.shutdown(wait=False, cancel_futures=True)
 
     def map(
         self,
@@ -165,6 +168,7 @@ class Workers:
         *,
         progress: Progress | None = None,
         label: str = "",
+        stage: str = "",
     ) -> list[T]:
         """Results of all tasks, in their order; raises `TaskFailed` for the first that cannot be done.
 
@@ -174,8 +178,9 @@ class Workers:
             names: What every task is about, for messages.
             progress: Who is told how far it is.
             label: What is shown there.
+            stage: Keeps the result of every task under this name, where a run directory keeps stages.
         """
-        return list(self.stream(function, tasks, names, progress=progress, label=label))
+        return list(self.stream(function, tasks, names, progress=progress, label=label, stage=stage))
 
     def stream(
         self,
@@ -185,19 +190,29 @@ class Workers:
         *,
         progress: Progress | None = None,
         label: str = "",
+        stage: str = "",
     ) -> Iterator[T]:
         """The same one by one, in order, so that sums need not keep them all."""
         steps: Iterator[int] | range = range(len(tasks))
         if label:
             steps = (progress or Silent()).track(range(len(tasks)), label)
+        stages = current_stages()
+        keys = [stages.key(f"{stage} {name}") for name in names] if stage else []
+        kept = {i: value for i, key in enumerate(keys) for found, value in [stages.get(key)] if found}
         packed = self._packed(function, tasks) if self.executor is not None and len(tasks) else None
-        waiting = {i: self._submit(data) for i, data in enumerate(packed)} if packed is not None else {}
+        waiting = {i: self._submit(data) for i, data in enumerate(packed) if i not in kept} if packed else {}
         try:
             for i in steps:
+                if i in kept:
+                    yield kept.pop(i)
+                    continue
                 if packed is None:
-                    yield self._here(function, tasks[i], names[i])
+                    done = self._here(function, tasks[i], names[i])
                 else:
-                    yield self._result(waiting, packed, names[i], i)
+                    done = self._result(waiting, packed, names[i], i)
+                if stage:
+                    stages.put(keys[i], done)
+                yield done
         finally:
             for future in waiting.values():
                 if future is not None:
@@ -263,7 +278,7 @@ class Workers:
         if isinstance(self.executor, ProcessPoolExecutor):
             count = getattr(self.executor, "_max_workers", 1)
             self.executor.shutdown(wait=False, cancel_futures=True)
-            self.executor = process_pool(count)
+            self.executor, self._revived = process_pool(count), True
 
 
 def _reason(error: BaseException) -> str:
@@ -296,3 +311,15 @@ def working(executor: Executor | None, directory: Path | None = None) -> Iterato
     finally:
         _current.reset(token)
         workers.close()
+
+
+@contextmanager
+def working_in(directory: Path) -> Iterator[None]:
+    """Puts large arrays for the workers into this directory from now on: all of them see it, where it is shared."""
+    workers = current_workers()
+    before, workers.directory = workers.directory, directory
+    try:
+        yield
+    finally:
+        workers.close()
+        workers.directory = before

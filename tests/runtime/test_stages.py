@@ -1,0 +1,144 @@
+"""Finished stages: kept whole, used once more, and never by the wrong run."""
+
+import json
+import os
+
+import pytest
+import torch
+
+from atlasd.algebra.group import Group
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.errors import DataError
+from atlasd.prediction.networks import ChartConv, VectorMLP
+from atlasd.prediction.neural import Architecture
+from atlasd.runtime.codec import Unstorable, decode, encode
+from atlasd.runtime.random import stream
+from atlasd.runtime.stages import Stages, current_stages, fingerprint, keeping, resuming
+
+TURN = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]], dtype=torch.float64)
+WORDS = ["run", "fake"]
+
+
+def through(value):
+    tensors = {}
+    return decode(json.loads(json.dumps(encode(value, tensors))), tensors)
+
+
+def test_values_come_back():
+    value = {"a": (1, 2.5, None, True, "x"), "b": [torch.arange(3), range(2, 5)], "c": {}}
+    back = through(value)
+    assert back["a"] == value["a"] and back["b"][1] == range(2, 5) and back["c"] == {}
+    assert torch.equal(back["b"][0], torch.arange(3))
+    group = through(Group(LieAlgebra(TURN), torch.stack([torch.eye(2), torch.diag(torch.tensor([1.0, -1.0]))])))
+    assert group.name == "O(2)"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_networks_come_back(dtype):
+    for kind, shape, x in (
+        (VectorMLP, (3, 2), torch.randn(5, 1, 3, generator=stream(0, "x"))),
+        (ChartConv, (2, 1, 1, (5, 5)), torch.randn(5, 2, 1, 13, 13, generator=stream(0, "x"))),
+    ):
+        make = Architecture(kind, shape, {"hidden": (8,)} if kind is VectorMLP else {"hidden": 4})
+        network = make(stream(1, "weights")).to(dtype).eval()
+        network.architecture = make
+        assert torch.equal(through(network)(x.to(dtype)), network(x.to(dtype)))
+
+
+def test_functions_are_not_written():
+    with pytest.raises(Unstorable):
+        encode(lambda x: x, {})
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [{"$": "os.system", "at": [["command", "true"]]}, {"$": "class", "at": "Popen"}, {"$": "tensor"}, [1], {"at": 3}],
+)
+def test_only_known_kinds_are_read(tree):
+    with pytest.raises(DataError, match="damaged or of another version"):
+        decode(tree, {})
+
+
+def run(directory, done, fail=False):
+    with keeping(directory, WORDS, "1") as stages:
+        assert current_stages() is stages
+        stages.enter("a")
+        first = stages.do("first", lambda: done.append(1) or torch.ones(2))
+        second = stages.do("second", lambda: stages.do("inner", lambda: done.append(2) or 2))
+        third = stages.do("second", lambda: done.append(3) or 3)
+        if fail:
+            raise KeyboardInterrupt
+        return first.sum().item(), second, third
+
+
+def test_what_is_finished_is_not_done_again(tmp_path):
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run", done, fail=True)
+    assert done == [1, 2, 3] and (tmp_path / "run" / "stages").is_dir()
+    with resuming():
+        assert run(tmp_path / "run", done) == (2.0, 2, 3)
+    assert done == [1, 2, 3] and not list((tmp_path / "run").iterdir())
+    assert run(tmp_path / "run", done) == (2.0, 2, 3) and done == [1, 2, 3] * 2
+    assert current_stages().directory is None
+
+
+def test_damaged_stages_are_done_again(tmp_path):
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run", done, fail=True)
+    for file in (tmp_path / "run" / "stages").glob("*.safetensors"):
+        file.write_bytes(file.read_bytes()[:-1] + b"!")
+    with resuming():
+        assert run(tmp_path / "run", done) == (2.0, 2, 3)
+    assert done == [1, 2, 3] * 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"schema": 2}, {"version": "0"}, {"words": ["run", "other"]}, {"words": 3}, {"stages": {"a": {"file": "../x"}}}],
+)
+def test_other_runs_are_refused(tmp_path, change):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run", [], fail=True)
+    manifest = tmp_path / "run" / "stages" / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **change}))
+    with resuming(), pytest.raises(DataError, match="start"):
+        run(tmp_path / "run", [])
+
+
+def test_a_failed_run_without_stages_leaves_nothing(tmp_path):
+    with pytest.raises(ValueError), keeping(tmp_path / "run", WORDS, "1"):
+        raise ValueError
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_runs_in_one_directory(tmp_path):
+    expected = pytest.raises(DataError, match=f"two runs, got process {os.getpid()}")
+    with keeping(tmp_path, WORDS, "1"), expected, keeping(tmp_path, WORDS, "1"):
+        pass
+    with keeping(tmp_path, WORDS, "1"):
+        pass
+
+
+def test_a_directory_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="could not be written"), keeping(tmp_path / "file" / "run", WORDS, "1"):
+        pass
+
+
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    def full(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(DataError, match="No space left on device"), keeping(tmp_path / "run", WORDS, "1") as stages:
+        monkeypatch.setattr("atlasd.runtime.stages.save_file", full)
+        stages.do("first", lambda: torch.ones(2))
+
+
+def test_fingerprints_tell_data_apart(tmp_path):
+    assert fingerprint(torch.ones(3)) == ""
+    with keeping(tmp_path, WORDS, "1"):
+        x = torch.ones(6, 2)
+        assert fingerprint(x, 1) == fingerprint(x.numpy(), 1) != fingerprint(2 * x, 1)
+        assert fingerprint(Stages) == fingerprint(Stages)
