@@ -63,6 +63,7 @@ class DownstreamConfig(Config):
     models: Literal["all", "plain", "C4", "C8", "group"] = option("all", "which networks to train")
     network: Literal["small", "paper"] = option("small", "six layers at half the resolution, or the paper's twelve")
     width: int = option(24, "channels of the small network", least=1)
+    c4: Literal["trivial", "regular"] = option("trivial", "fields of C4: scalars as in the paper, or as those of C8")
     frequencies: int = option(2, "highest frequency of the fields of a rotation group; 0 for scalars", least=0)
     spheres: int = option(600, "spheres to train on, three digits each", least=1)
     test: int = option(300, "spheres to test on", least=1)
@@ -112,7 +113,7 @@ def run(
 def compared(group: Group, config: DownstreamConfig) -> list[Model]:
     """No group, those of C4 and C8 that are part of the group, and the group itself."""
     models = [Model("plain", None, "trivial")]
-    for order, kind in ((4, "trivial"), (8, "regular")):
+    for order, kind in ((4, config.c4), (8, "regular")):
         finite = known.cyclic(order)
         if group.contains(finite.cosets[1]):
             models.append(Model(finite.name, finite, kind))

@@ -88,6 +88,8 @@ def test_what_is_compared():
     assert [m.name for m in downstream.compared(C4, config)] == ["plain", "C4"]
     scaling = downstream.compared(ad.Group(ad.known.scaling(2)), config)
     assert [(m.name, m.kind) for m in scaling] == [("plain", "trivial"), ("group", "trivial")]
+    like_c8 = configure(downstream.DownstreamConfig, {"c4": "regular"})
+    assert downstream.compared(SO2, like_c8)[1].kind == "regular"
     scalars = configure(downstream.DownstreamConfig, {"frequencies": 0})
     assert downstream.compared(SO2, scalars)[-1].kind == "trivial"
 
