@@ -121,8 +121,8 @@ def compared(group: Group, config: DownstreamConfig) -> list[Model]:
         return models if group.name in {m.name for m in models} else [*models, Model("group", group, "regular")]
     form = invariant_form(group)
     round_ = form is not None and float((form - torch.eye(2, dtype=form.dtype)).abs().max()) < 0.1
-    kind = f"circle({config.frequencies})" if round_ and config.frequencies else "trivial"
-    return [*models, Model("group", group, kind)]
+    own = f"circle({config.frequencies})" if round_ and config.frequencies else "trivial"
+    return [*models, Model("group", group, own)]
 
 
 def _plan(config: DownstreamConfig) -> Plan:
