@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Projection", "SphereChart", "fibonacci_points"]
+__all__ = ["Projection", "SphereChart", "fibonacci_points", "rotate_sphere"]
 
 import math
 from dataclasses import dataclass
@@ -113,11 +113,9 @@ class SphereChart:
         if not field.is_floating_point():
             index = _wrap(rows.round().long(), columns.round().long(), shape, self.poles)
             return field.flatten(-2)[..., index].unflatten(-1, (width, width))
-        top, left = int(rows.min().floor()) - 1, int(columns.min().floor()) - 1
-        down = torch.arange(top, int(rows.max().floor()) + 3)[:, None]
-        index = _wrap(down, torch.arange(left, int(columns.max().floor()) + 3)[None], shape, self.poles)
+        index, where = _box(rows, columns, shape, self.poles)
         flat = field.flatten(-2)
-        where = torch.stack([rows - top, columns - left], -1).to(field.dtype)
+        where = where.to(field.dtype)
         patch = resample(flat[..., index], where)
         if self.vectors:
             patch = self._turned(patch, flat, index, where, self._frame(p, points), shape)
@@ -180,13 +178,29 @@ class SphereChart:
 
     def _positions(self, points: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Fractional rows and columns of unit vectors; columns run on across the date line."""
-        height, width = shape
-        latitude = torch.rad2deg(torch.atan2(points[:, 2], points[:, :2].norm(dim=-1)))
-        longitude = torch.rad2deg(torch.atan2(points[:, 1], points[:, 0]))
-        around = (longitude - self.longitude + 180) % 360 - 180 + self.longitude
-        if self.poles:
-            return (90 - latitude) * (height - 1) / 180, around * width / 360
-        return (90 - latitude) * height / 180 - 0.5, around * width / 360 - 0.5
+        return _positions(points, shape, self.longitude, self.poles)
+
+
+def rotate_sphere(field: Tensor, rotation: Tensor, *, poles: bool = False) -> Tensor:
+    """Turns scalar fields on an equirectangular grid about the middle of the sphere.
+
+    Arguments:
+        field: Fields, with shape `(N, C, H, W)`, rows from north to south.
+        rotation: A rotation of space, `(3, 3)`; the third axis points to the north, the first to longitude 0.
+        poles: Whether the grid has rows at the poles.
+
+    Example:
+        >>> half = torch.diag(torch.tensor([-1.0, -1.0, 1.0]))
+        >>> field = torch.arange(8.0).expand(1, 1, 4, 8)
+        >>> rotate_sphere(field, half)[0, 0, 0].round().int().tolist()
+        [4, 5, 6, 7, 0, 1, 2, 3]
+    """
+    if rotation.shape != (3, 3):
+        raise InputError(f"`rotation` must have shape (3, 3), got {tuple(rotation.shape)}.")
+    shape = tuple(field.shape[-2:])
+    points = _direction(*_grid_angles(shape, poles)) @ rotation.double()  # rows are R^-1 x
+    index, where = _box(*_positions(points, shape, 0.0, poles), shape, poles)
+    return resample(field.flatten(-2)[..., index], where.to(field.dtype)).unflatten(-1, shape)
 
 
 def largest_pixel(projection: Projection, in_radius: int) -> float:
@@ -226,6 +240,25 @@ def _grid_angles(shape: tuple[int, ...], poles: bool) -> tuple[Tensor, Tensor]:
     longitude = (column if poles else column + 0.5) * 2 * math.pi / width
     mesh = torch.meshgrid(latitude, longitude, indexing="ij")
     return mesh[0].flatten(), mesh[1].flatten()
+
+
+def _positions(points: Tensor, shape: tuple[int, ...], middle: float, poles: bool) -> tuple[Tensor, Tensor]:
+    """Fractional rows and columns of unit vectors, with longitudes within half a turn of `middle`, in degrees."""
+    height, width = shape
+    latitude = torch.rad2deg(torch.atan2(points[:, 2], points[:, :2].norm(dim=-1)))
+    longitude = torch.rad2deg(torch.atan2(points[:, 1], points[:, 0]))
+    around = (longitude - middle + 180) % 360 - 180 + middle
+    if poles:
+        return (90 - latitude) * (height - 1) / 180, around * width / 360
+    return (90 - latitude) * height / 180 - 0.5, around * width / 360 - 0.5
+
+
+def _box(rows: Tensor, columns: Tensor, shape: tuple[int, ...], poles: bool) -> tuple[Tensor, Tensor]:
+    """Flat indices of the part of a grid around the given positions, and the positions `(Q, 2)` in that part."""
+    top, left = int(rows.min().floor()) - 1, int(columns.min().floor()) - 1
+    down = torch.arange(top, int(rows.max().floor()) + 3)[:, None]
+    right = torch.arange(left, int(columns.max().floor()) + 3)[None]
+    return _wrap(down, right, shape, poles), torch.stack([rows - top, columns - left], -1)
 
 
 def _wrap(row: Tensor, column: Tensor, shape: tuple[int, ...], poles: bool) -> Tensor:

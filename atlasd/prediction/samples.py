@@ -256,7 +256,8 @@ def _targets(x: Tensor | Stored, y: Tensor | Stored, is_field: bool) -> tuple[Te
             raise InputError(f"`y` must have shape (N,) or (N, outputs), got {tuple(y.shape)}.")
         return (y.unsqueeze(-1) if isinstance(y, Tensor) and y.ndim == 1 else y), 0
     if isinstance(y, Tensor):
-        y = y.long()
+        # Bytes stay bytes: classes of large fields are most of the memory.
+        y = y.long() if y.dtype == torch.bool else y
         if is_field and y.ndim == x.ndim - 1:
             y = y.unsqueeze(1)
     grid = (1, *x.shape[2:])

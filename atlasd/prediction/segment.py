@@ -24,22 +24,25 @@ from atlasd.runtime.progress import Progress
 class _Segmenter(nn.Module):
     """The network of one chart: images `(B, C, H, W)` to logits `(B, classes, H, W)`."""
 
-    def __init__(self, channels: int, classes: int, widths: tuple[int, ...]) -> None:
+    def __init__(self, channels: int, classes: int, widths: tuple[int, ...], skips: bool) -> None:
         super().__init__()
+        self.skips = skips
         down, up = [channels, *widths], [*widths[::-1], classes]
         self.down = nn.ModuleList(skip_init(nn.Conv2d, a, b, 3, stride=2, padding=1) for a, b in pairwise(down))
         self.up = nn.ModuleList(skip_init(nn.ConvTranspose2d, a, b, 3, stride=2, padding=1) for a, b in pairwise(up))
         self.norms = nn.ModuleList(nn.BatchNorm2d(w) for w in (*widths, *widths[-2::-1]))
 
     def forward(self, x: Tensor) -> Tensor:
-        shapes = []
+        levels = []
         for i, layer in enumerate(self.down):
-            shapes.append(tuple(x.shape[-2:]))
+            levels.append(x)
             x = self.norms[i](functional.leaky_relu(layer(x)))
         for i, layer in enumerate(self.up):
-            x = layer(x, output_size=shapes[-1 - i])
+            level = levels[-1 - i]
+            x = layer(x, output_size=tuple(level.shape[-2:]))
             if i < len(self.up) - 1:
                 x = self.norms[len(self.down) + i](functional.leaky_relu(x))
+                x = x + level if self.skips else x
         return x
 
 
@@ -51,6 +54,7 @@ class ChartSegmenter(nn.Module):
         channels: Input channels C.
         classes: Number of classes.
         widths: Channels of the encoder; the decoder mirrors them.
+        skips: Whether each level of the decoder also gets that of the encoder.
         generator: Source of the initial weights.
     """
 
@@ -58,11 +62,18 @@ class ChartSegmenter(nn.Module):
     scale: Tensor
 
     def __init__(
-        self, charts: int, channels: int, classes: int, *, widths: tuple[int, ...], generator: torch.Generator
+        self,
+        charts: int,
+        channels: int,
+        classes: int,
+        *,
+        widths: tuple[int, ...],
+        skips: bool = True,
+        generator: torch.Generator,
     ) -> None:
         super().__init__()
         # Not one grouped convolution: those are several times slower than one after the other on a CPU.
-        self.charts = nn.ModuleList(_Segmenter(channels, classes, widths) for _ in range(charts))
+        self.charts = nn.ModuleList(_Segmenter(channels, classes, widths, skips) for _ in range(charts))
         self.register_buffer("shift", torch.zeros(charts, channels))
         self.register_buffer("scale", torch.ones(charts, channels))
         for chart in self.charts:
@@ -83,12 +94,15 @@ class SegmentPredictor:
 
     Arguments:
         widths: Channels of the encoder, halving the image at each; the decoder mirrors them.
+        skips: Whether each level of the decoder also gets that of the encoder, so that what passes through the
+            middle need not draw the outline; `False` is the paper's.
         background: A class that counts less in the loss; `None` for none.
         background_weight: How much less.
         schedule: How to train.
     """
 
     widths: tuple[int, ...] = (32, 64, 64, 64)
+    skips: bool = True
     background: int | None = None
     background_weight: float = 0.1
     schedule: Schedule = Schedule(epochs=20, batch=64, learning_rate=3e-3, patience=20)
@@ -108,8 +122,10 @@ class SegmentPredictor:
         channels = samples.x.shape[1]
 
         def make(generator: torch.Generator) -> nn.Module:
-            charts = len(samples.atlas)
-            return ChartSegmenter(charts, channels, samples.classes, widths=self.widths, generator=generator)
+            return ChartSegmenter(
+                len(samples.atlas), channels, samples.classes,
+                widths=self.widths, skips=self.skips, generator=generator,
+            )  # fmt: skip
 
         return fit_module(
             make, samples, train, held_out, self.schedule,

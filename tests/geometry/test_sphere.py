@@ -11,7 +11,7 @@ from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.charts import Chart, PlaneChart
 from atlasd.geometry.resample import pixel_grid
-from atlasd.geometry.sphere import SphereChart, fibonacci_points
+from atlasd.geometry.sphere import SphereChart, fibonacci_points, rotate_sphere
 from atlasd.runtime.random import stream
 
 SHAPE = (90, 180)
@@ -167,6 +167,17 @@ def test_an_atlas_spreads_its_charts_evenly():
     for charts in (1, 2, 3, 5):
         for projection in (*TANGENT, "equirectangular"):
             assert Atlas.sphere(charts, projection=projection).input_patches(torch.zeros(2, 1, *SHAPE)).isfinite().all()
+
+
+@pytest.mark.parametrize("poles", [False, True])
+def test_turning_a_field_moves_its_function(poles):
+    x, _, _ = grid(poles)
+    for seed in range(3):
+        r = torch.from_numpy(Rotation.random(random_state=seed).as_matrix())
+        moved = rotate_sphere(bumps(x)[None, None], r, poles=poles)[0, 0]
+        assert float((moved - bumps(x @ r)).abs().max()) < 2e-3
+    with pytest.raises(InputError, match="`rotation` must have shape"):
+        rotate_sphere(bumps(x)[None, None], torch.eye(2))
 
 
 @pytest.mark.parametrize(

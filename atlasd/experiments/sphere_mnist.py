@@ -1,0 +1,184 @@
+"""Digits on a sphere: each one may be turned by itself, and the sphere as a whole may not."""
+
+from __future__ import annotations
+
+__all__ = ["CONFIG", "SphereMnistConfig", "digit_atlas", "pictures", "run"]
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.known_algebras import so
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.datasets.sphere_mnist import BACKGROUND, CENTRES, HEIGHT, RADIUS, WIDTH, SphereDigits, sphere_mnist
+from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.discover import discover, discover_connected
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.discovery.result import Discovery
+from atlasd.discovery.spectral import SpectralSearch
+from atlasd.experiments.config import Config, option
+from atlasd.experiments.heat import span_angle
+from atlasd.experiments.paper import paper_figures
+from atlasd.experiments.record import Extras
+from atlasd.geometry.actions import GridAction
+from atlasd.geometry.atlas import Atlas
+from atlasd.geometry.sphere import Projection, SphereChart, rotate_sphere
+from atlasd.prediction.segment import SegmentPredictor
+from atlasd.prediction.train import Schedule
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.random import stream
+
+SIZES = (0.3, 0.6, 0.9)
+"""Turns by 17 to 52 degrees: of digits turned by up to 60, most are then still turned by less than 60."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SphereMnistConfig(Config):
+    """Settings of the experiment with digits on a sphere."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "cpu": {},
+        "paper": {
+            "samples": 10_000,
+            "search": "gradient",
+            "wide": True,
+            "skips": False,
+            "fit_epochs": 20,
+            "epochs": 20,
+            "learning_rate": 1e-3,
+            "spread": 1.0,
+        },
+    }
+
+    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
+    samples: int = option(8000, "spheres", least=50)
+    rotate: float = option(60.0, "largest random turn of a digit, in degrees", least=0, most=180)
+    scale: float = option(1.0, "largest random enlargement of a digit", least=1, most=4)
+    projection: Literal["equirectangular", "orthographic", "gnomonic", "equidistant"] = option(
+        "equirectangular", "projection of the charts; the digits are flat in the first"
+    )
+    search: Literal["spectral", "gradient"] = option("spectral", "finite size by Gauss-Newton, or the paper's algorithm")
+    generators: int | Literal["auto"] = option(1, "how many generators, or auto to find out", least=1)
+    wide: bool = option(False, "predictors with the paper's 32-64-64-64 channels, or half as many")
+    skips: bool = option(True, "let the decoder see the levels of the encoder")
+    fit_epochs: int = option(6, "passes of the predictors over the data", least=1)
+    background_weight: float = option(0.1, "weight of background pixels in the predictors' loss", least=0, most=1)
+    search_samples: int = option(200, "spheres that the spectral search looks at", least=8)
+    growth: float = option(0.35, "growth factor of the gradient search", least=0)
+    batches: int = option(150, "batches of the gradient search, unless epochs is given", least=1)
+    epochs: int | None = option(None, "passes of the gradient search over the data", least=1)
+    learning_rate: float = option(3e-2, "learning rate of the gradient search", least=1e-12)
+    spread: float = option(0.5, "spread of the coefficients eta in the gradient search; 1 in the paper", least=1e-6)
+    cosets: bool = option(False, "look for mirrors too")
+    tolerance: float = option(0.3, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
+
+
+CONFIG = SphereMnistConfig
+
+
+def run(config: SphereMnistConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Draws the spheres, fits a predictor to each digit's place, and asks for the local symmetry."""
+    progress.say(f"drawing {config.samples} spheres")
+    data = sphere_mnist(
+        config.samples, rotate=config.rotate, scale=config.scale, generator=stream(seed, "sphere-mnist", "data")
+    )
+    atlas = digit_atlas(config.projection)
+    options: dict[str, Any] = {"atlas": atlas, "predictor": _predictor(config), "search": _search(config)}
+    if config.cosets:
+        found = discover(data.x, data.y, **options, cosets=CosetSearch(), seed=seed, progress=progress)
+    else:
+        found = discover_connected(data.x, data.y, **options, seed=seed, progress=progress)
+    fields = {
+        "input": data.x[0],
+        "output": data.y[:1].float(),
+        "radii": torch.tensor([RADIUS, RADIUS], dtype=torch.float64),
+        "spheres": pictures(data.x[:1], atlas, found.algebra, seed=seed),
+    }
+    return found, Extras(_metrics(found, data), paper_figures("sphere-mnist"), fields)
+
+
+def digit_atlas(projection: Projection = "equirectangular") -> Atlas:
+    """One chart at the place of each digit, with pixels as large as those of the grid."""
+    pixel = 180 / HEIGHT
+    return Atlas(
+        tuple(
+            SphereChart(
+                90 - (row + 0.5) * pixel, (column + 0.5) * 360 / WIDTH, RADIUS, RADIUS, pixel, projection=projection
+            )
+            for row, column in CENTRES
+        )
+    )
+
+
+def pictures(x: Tensor, atlas: Atlas, algebra: LieAlgebra, *, seed: int, rotation: Tensor | None = None) -> Tensor:
+    """A sphere as it is, after turns of each chart by itself, and after a turn of the whole.
+
+    Arguments:
+        x: One sphere, with shape `(1, 1, H, W)`.
+        atlas: Charts that do not overlap.
+        algebra: What was found; without generators the second picture is the first.
+        seed: Seed of the turns.
+        rotation: The turn of the whole, `(3, 3)`; by default 60 degrees about a random axis.
+
+    Returns:
+        Three fields, with shape `(3, H, W)`.
+    """
+    generator = stream(seed, "sphere-mnist", "pictures")
+    size = math.radians(50) * torch.randn(len(atlas), algebra.dimension, generator=generator, dtype=torch.float64).sign()
+    local = x.clone()
+    for k, (row, column) in enumerate(CENTRES if algebra.dimension else ()):
+        window = (..., slice(row - RADIUS, row + RADIUS + 1), slice(column - RADIUS, column + RADIUS + 1))
+        local[window] = GridAction(fill="zeros").on_input(algebra.exp(size[k]), x[window])
+    if rotation is None:
+        axis = torch.randn(3, generator=generator, dtype=torch.float64)
+        a, b, c = (axis / axis.norm() * math.radians(60)).tolist()
+        spin = torch.tensor([[0.0, -c, b], [c, 0.0, -a], [-b, a, 0.0]], dtype=torch.float64)
+        rotation = torch.matrix_exp(spin)
+    return torch.cat([x, local, rotate_sphere(x, rotation)])[:, 0].clamp(0.0, 1.0)
+
+
+def _predictor(config: SphereMnistConfig) -> SegmentPredictor:
+    return SegmentPredictor(
+        widths=(32, 64, 64, 64) if config.wide else (16, 32, 32, 32),
+        skips=config.skips,
+        background=BACKGROUND,
+        background_weight=config.background_weight,
+        schedule=Schedule(epochs=config.fit_epochs, batch=64, learning_rate=6e-3, patience=config.fit_epochs),
+    )
+
+
+def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
+    if config.search == "spectral":
+        generators = None if config.generators == "auto" else config.generators
+        return SpectralSearch(
+            generators=generators, tolerance=config.tolerance, sizes=SIZES, samples=config.search_samples
+        )
+    return GradientSearch(
+        generators=config.generators,
+        growth=config.growth,
+        loss="cross_entropy",
+        steps=config.batches,
+        epochs=config.epochs,
+        learning_rate=config.learning_rate,
+        spread=config.spread,
+        tolerance=config.tolerance,
+    )
+
+
+def _metrics(found: Discovery, data: SphereDigits) -> dict[str, Any]:
+    """Distance from so(2) and from scaling, and how far turns were seen to hold."""
+    scaling = LieAlgebra(torch.eye(2, dtype=torch.float64)[None])
+    extents = [d.extent for d in found.verdict.directions if d.extent is not None]
+    return {
+        "angle_deg": span_angle(found.algebra, so(2)),
+        "scaling_angle_deg": span_angle(found.algebra, scaling),
+        "dimension": found.group.dimension,
+        "group": found.group.name,
+        "extent_deg": math.degrees(min(extents)) if extents else None,
+        "turned_deg": math.degrees(float(data.angles.abs().max())),
+        "outliers": [k for k, c in enumerate(found.charts) if c.outlier],
+    }
