@@ -101,6 +101,18 @@ class FiniteCriterion:
         assert total is not None
         return total
 
+    def nearer_errors(self, a: Tensor) -> Tensor:
+        """Error of every sample and chart, `(B, K)`, with the sign of each size that is better for that sample.
+
+        Of the two ways to move a sample from the edge of the data, one leads back among them. This is for searches
+        only: a verdict must take both.
+        """
+        rows = []
+        for t in self.steps:
+            r, u, v = self._sides(a, t)
+            rows.append(_square(r) / self._level(_square(u) + _square(v)))
+        return torch.stack(rows).unflatten(0, (-1, 2)).amin(1).mean(0)
+
     def _counting(self, sizes: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Steps and weights of the sizes that count: those that nothing covers are not worth their time."""
         keep = sizes > 0.01 * sizes.max()

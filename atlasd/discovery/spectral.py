@@ -16,6 +16,7 @@ from atlasd.discovery.coverage import Coverage
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.refine import FLOOR, minimise, pooled, scaled
 from atlasd.discovery.search import Found
+from atlasd.discovery.values import search_values
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -33,6 +34,8 @@ class SpectralSearch:
         samples: Samples for finite size on fields.
         gram_samples: The most samples for first order.
         starts: Random starts where first order tells nothing.
+        derivatives: Whether the map's derivatives mean something. `False` asks no first order on fields and
+            searches by values alone, for networks that were fitted to classes.
     """
 
     tolerance: float = 0.05
@@ -42,6 +45,7 @@ class SpectralSearch:
     samples: int = 40
     gram_samples: int = 4096
     starts: int = 16
+    derivatives: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.tolerance < 1:
@@ -51,6 +55,8 @@ class SpectralSearch:
 
     def find(self, problem: Problem, *, seed: int, progress: Progress) -> Found:
         """Proposes a basis that is closed under the bracket."""
+        if problem.is_field and not self.derivatives:
+            return self._by_values(problem, seed=seed, progress=progress)
         limit = min(self.gram_samples, 128) if problem.is_field else self.gram_samples
         batch = 16 if problem.is_field else 512
         sums = gram.accumulate(problem, "search", limit=limit, batch=batch, progress=progress)
@@ -64,6 +70,23 @@ class SpectralSearch:
         count = int((values < self.tolerance).sum()) if self.generators is None else self.generators
         basis, notes = closed(directions[:count].reshape(-1, n, n), fixed=self.generators is not None)
         return Found(basis, tuple(values.tolist()), notes=notes, not_testable=len(blind))
+
+    def _by_values(self, problem: Problem, *, seed: int, progress: Progress) -> Found:
+        """Finite size alone, without derivatives."""
+        n = problem.size
+        found, _ = search_values(
+            problem,
+            sizes=self.sizes,
+            samples=self.samples,
+            starts=self.starts,
+            limit=self.tolerance if self.generators is None else None,
+            most=n * n if self.generators is None else min(self.generators, n * n),
+            seed=seed,
+            progress=progress,
+        )
+        basis = torch.stack(found) if found else torch.zeros(0, n, n, dtype=torch.float64)
+        basis, notes = closed(basis, fixed=self.generators is not None)
+        return Found(basis, notes=notes)
 
     def _on_fields(
         self,

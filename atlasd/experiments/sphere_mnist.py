@@ -32,8 +32,8 @@ from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
-SIZES = (0.3, 0.6, 0.9)
-"""Turns by 17 to 52 degrees: of digits turned by up to 60, most are then still turned by less than 60."""
+SIZES = (1.2, 1.5)
+"""Sizes at which the search compares generators: small ones leave every digit readable, whatever the generator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,19 +55,19 @@ class SphereMnistConfig(Config):
     }
 
     preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
-    samples: int = option(8000, "spheres", least=50)
+    samples: int = option(12_000, "spheres", least=50)
     rotate: float = option(60.0, "largest random turn of a digit, in degrees", least=0, most=180)
     scale: float = option(1.0, "largest random enlargement of a digit", least=1, most=4)
     projection: Literal["equirectangular", "orthographic", "gnomonic", "equidistant"] = option(
         "equirectangular", "projection of the charts; the digits are flat in the first"
     )
-    search: Literal["spectral", "gradient"] = option("spectral", "finite size by Gauss-Newton, or the paper's algorithm")
+    search: Literal["spectral", "gradient"] = option("spectral", "by values at finite size, or the paper's")
     generators: int | Literal["auto"] = option(1, "how many generators, or auto to find out", least=1)
     wide: bool = option(False, "predictors with the paper's 32-64-64-64 channels, or half as many")
     skips: bool = option(True, "let the decoder see the levels of the encoder")
-    fit_epochs: int = option(6, "passes of the predictors over the data", least=1)
+    fit_epochs: int = option(4, "passes of the predictors over the data", least=1)
     background_weight: float = option(0.1, "weight of background pixels in the predictors' loss", least=0, most=1)
-    search_samples: int = option(200, "spheres that the spectral search looks at", least=8)
+    search_samples: int = option(150, "spheres that the spectral search looks at", least=8)
     growth: float = option(0.35, "growth factor of the gradient search", least=0)
     batches: int = option(150, "batches of the gradient search, unless epochs is given", least=1)
     epochs: int | None = option(None, "passes of the gradient search over the data", least=1)
@@ -128,7 +128,8 @@ def pictures(x: Tensor, atlas: Atlas, algebra: LieAlgebra, *, seed: int, rotatio
         Three fields, with shape `(3, H, W)`.
     """
     generator = stream(seed, "sphere-mnist", "pictures")
-    size = math.radians(50) * torch.randn(len(atlas), algebra.dimension, generator=generator, dtype=torch.float64).sign()
+    draws = torch.randn(len(atlas), algebra.dimension, generator=generator, dtype=torch.float64)
+    size = math.radians(50) * draws.sign()
     local = x.clone()
     for k, (row, column) in enumerate(CENTRES if algebra.dimension else ()):
         window = (..., slice(row - RADIUS, row + RADIUS + 1), slice(column - RADIUS, column + RADIUS + 1))
@@ -147,7 +148,7 @@ def _predictor(config: SphereMnistConfig) -> SegmentPredictor:
         skips=config.skips,
         background=BACKGROUND,
         background_weight=config.background_weight,
-        schedule=Schedule(epochs=config.fit_epochs, batch=64, learning_rate=6e-3, patience=config.fit_epochs),
+        schedule=Schedule(epochs=config.fit_epochs, batch=32, learning_rate=5e-3, patience=config.fit_epochs),
     )
 
 
@@ -155,7 +156,12 @@ def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
         generators = None if config.generators == "auto" else config.generators
         return SpectralSearch(
-            generators=generators, tolerance=config.tolerance, sizes=SIZES, samples=config.search_samples
+            generators=generators,
+            tolerance=config.tolerance,
+            sizes=SIZES,
+            samples=config.search_samples,
+            starts=8,
+            derivatives=False,
         )
     return GradientSearch(
         generators=config.generators,
