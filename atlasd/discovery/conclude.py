@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["chart_findings", "conclude", "without_lost_charts"]
+__all__ = ["chart_findings", "conclude", "describe_extent", "without_lost_charts"]
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from atlasd.algebra.group import Group
 from atlasd.discovery.judge import SIZES, Judged
@@ -39,6 +41,23 @@ def chart_findings(setup: Setup, judged: Judged) -> tuple[ChartFinding, ...]:
     return tuple(findings)
 
 
+def describe_extent(a: Tensor, extent: float) -> str:
+    """How far a generator was seen to hold: in degrees for rotations, as |t| for others.
+
+    Example:
+        >>> describe_extent(torch.tensor([[0.0, -1.0], [1.0, 0.0]]), 1.05)
+        'rotations up to about 60 degrees'
+        >>> describe_extent(torch.eye(2), 0.4)
+        'sizes up to |t| about 0.4'
+    """
+    # A turn in one plane: antisymmetric, of rank 2. Within about 6 degrees of one is near enough for the word.
+    largest = torch.linalg.svdvals(a)
+    plane = float((a + a.mT).norm()) < 0.2 * float(a.norm()) and bool((largest[2:] < 0.1 * largest[0]).all())
+    if plane:
+        return f"rotations up to about {5 * round(math.degrees(extent) / 5)} degrees"
+    return f"sizes up to |t| about {extent:.2g}"
+
+
 def conclude(
     gates: Gates,
     judged: Judged,
@@ -63,9 +82,10 @@ def conclude(
     elif symmetric:
         worst = max((d.upper for d in (*judged.kept, *cosets)), default=0.0)
         reason = f"The map commutes with {group.name}: largest error bound {worst:.4f} on held-out data."
-        extents = [d.extent for d in judged.kept if d.extent is not None]
-        if extents and min(extents) < max(SIZES):
-            reason += f" Seen to hold up to |t| about {min(extents):g}."
+        extents = [(d.extent, k) for k, d in enumerate(judged.kept) if d.extent is not None]
+        if extents and min(extents)[0] < max(SIZES):
+            extent, k = min(extents)
+            reason += f" Seen to hold for {describe_extent(judged.algebra.basis[k], extent)}."
     elif any(d.decision == "cannot tell" for d in judged.dropped):
         reason = "Cannot tell: " + next(d.reason for d in judged.dropped if d.decision == "cannot tell") + "."
     else:

@@ -70,6 +70,7 @@ class GradientSearch:
         starts: Independent runs for each k of `auto`.
         threshold: Norm below which a generator counts as absent.
         tolerance: The largest relative error that the verdict will count as a symmetry.
+        judged: Sizes |t| at which the verdict is asked on fields; the usual ones by default. Fewer is a smaller claim.
 
     Example:
         >>> GradientSearch(generators=2, similarity="cosine").growth
@@ -92,6 +93,7 @@ class GradientSearch:
     starts: int = 3
     threshold: float = 0.1
     tolerance: float = 0.05
+    judged: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.generators != "auto" and (not isinstance(self.generators, int) or self.generators < 1):
@@ -187,7 +189,12 @@ class GradientSearch:
             else:
                 notes.append("a generator repeated the others and was left out")
         basis = torch.stack(kept) if kept else run.basis[:0]
-        return Found(basis=basis, curves={"error": run.errors, "weakest generator": run.norms}, notes=tuple(notes))
+        return Found(
+            basis=basis,
+            curves={"error": run.errors, "weakest generator": run.norms},
+            notes=tuple(notes),
+            sizes=self.judged,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from atlasd.discovery.result import Direction
 from atlasd.discovery.search import Found
 from atlasd.discovery.setup import Setup
 from atlasd.discovery.spectral import closed
-from atlasd.discovery.verdict import Evidence, decide, element_evidence, field_evidence, vector_evidence
+from atlasd.discovery.verdict import Evidence, decide, element_evidence, field_evidence, field_extent, vector_evidence
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -48,15 +48,17 @@ def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) ->
     problem = setup.problem
     weights = problem.chart_weights() if found.weights is None else found.weights
     basis = found.basis
+    sizes = found.sizes or SIZES
     dropped: list[Direction] = []
     while len(basis):
         basis = standard_form(basis)
-        evidence = _evidence(problem, basis, weights, tolerance, seed)
-        controls = _controls(setup, basis, weights, tolerance, seed)
+        evidence = _evidence(problem, basis, weights, sizes, tolerance, seed)
+        controls = _controls(setup, basis, weights, sizes, tolerance, seed)
         directions = [decide(e, setup.gates, tolerance, len(basis), c) for e, c in zip(evidence, controls, strict=True)]
         keep = [d.decision == "symmetry" for d in directions]
         if all(keep):
             measured = tuple(c for c in controls if c is not None)
+            directions = [_with_extent(problem, *pair, weights) for pair in zip(basis, directions, strict=True)]
             return Judged(LieAlgebra(basis), directions, dropped, evidence, weights, measured)
         dropped += [d for d, k in zip(directions, keep, strict=True) if not k]
         order = sorted((e.error, i) for i, (e, k) in enumerate(zip(evidence, keep, strict=True)) if k)
@@ -65,21 +67,32 @@ def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) ->
     return Judged(LieAlgebra(basis), [], dropped, [], weights)
 
 
-def _evidence(problem: Problem, basis: Tensor, weights: Tensor, tolerance: float, seed: int) -> list[Evidence]:
+def _evidence(
+    problem: Problem, basis: Tensor, weights: Tensor, sizes: tuple[float, ...], tolerance: float, seed: int
+) -> list[Evidence]:
     draws = stream(seed, "verdict", "bootstrap")
     if problem.is_field:
-        return field_evidence(problem, basis, weights, SIZES, tolerance, seed=draws)
-    return vector_evidence(problem, basis, SIZES, tolerance, seed=draws)
+        return field_evidence(problem, basis, weights, sizes, tolerance, seed=draws)
+    return vector_evidence(problem, basis, sizes, tolerance, seed=draws)
 
 
-def _controls(setup: Setup, basis: Tensor, weights: Tensor, tolerance: float, seed: int) -> list[float | None]:
+def _with_extent(problem: Problem, a: Tensor, direction: Direction, weights: Tensor) -> Direction:
+    """On fields, the size up to which a generator holds is looked for between those at which it was judged."""
+    if not problem.is_field or direction.extent is None or direction.extent >= max(SIZES):
+        return direction
+    return replace(direction, extent=field_extent(problem, a, weights, SIZES, direction.tolerance))
+
+
+def _controls(
+    setup: Setup, basis: Tensor, weights: Tensor, sizes: tuple[float, ...], tolerance: float, seed: int
+) -> list[float | None]:
     """Errors of the same generators for untrained predictors of the same kind; the larger of two draws."""
     if setup.untrained is None:
         return [None] * len(basis)
     worst = [0.0] * len(basis)
     for draw in range(2):
         problem = setup.untrained(stream(seed, "verdict", "untrained", draw))
-        evidence = _evidence(problem, basis, weights, tolerance, seed)
+        evidence = _evidence(problem, basis, weights, sizes, tolerance, seed)
         worst = [max(w, e.error) for w, e in zip(worst, evidence, strict=True)]
     return list(worst)
 

@@ -27,6 +27,7 @@ class Found:
         chart_basis: Each chart's own generators, with shape `(K, k, n, n)`, where computed.
         notes: What the search noticed, for the verdict.
         weights: Robust weights of the charts, `(K,)`, where the search down-weighted some.
+        sizes: Sizes |t| at which the verdict is to be asked; the usual ones by default.
     """
 
     basis: Tensor
@@ -36,6 +37,7 @@ class Found:
     notes: tuple[str, ...] = ()
     weights: Tensor | None = None
     not_testable: int = 0
+    sizes: tuple[float, ...] | None = None
 
 
 class Search(Protocol):

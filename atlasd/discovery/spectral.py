@@ -36,6 +36,7 @@ class SpectralSearch:
         starts: Random starts where first order tells nothing.
         derivatives: Whether the map's derivatives mean something. `False` asks no first order on fields and
             searches by values alone, for networks that were fitted to classes.
+        judged: Sizes |t| at which the verdict is asked on fields; the usual ones by default. Fewer is a smaller claim.
     """
 
     tolerance: float = 0.05
@@ -46,6 +47,7 @@ class SpectralSearch:
     gram_samples: int = 4096
     starts: int = 16
     derivatives: bool = True
+    judged: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.tolerance < 1:
@@ -86,7 +88,7 @@ class SpectralSearch:
         )
         basis = torch.stack(found) if found else torch.zeros(0, n, n, dtype=torch.float64)
         basis, notes = closed(basis, fixed=self.generators is not None)
-        return Found(basis, notes=notes)
+        return Found(basis, notes=notes, sizes=self.judged)
 
     def _on_fields(
         self,
@@ -150,6 +152,7 @@ class SpectralSearch:
             notes=notes,
             weights=weights,
             not_testable=len(blind),
+            sizes=self.judged,
         )
 
     def _covered(self, problem: Problem, cover: Coverage, a: Tensor) -> Tensor:

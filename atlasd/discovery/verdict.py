@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Evidence", "Gates", "decide", "element_evidence", "field_evidence", "vector_evidence"]
+__all__ = ["Evidence", "Gates", "decide", "element_evidence", "field_evidence", "field_extent", "vector_evidence"]
 
 from dataclasses import dataclass
 
@@ -202,6 +202,52 @@ def field_evidence(
             )
         )
     return evidence
+
+
+def field_extent(
+    problem: Problem,
+    a: Tensor,
+    weights: Tensor,
+    sizes: tuple[float, ...],
+    tolerance: float,
+    *,
+    samples: int = 96,
+    between: int = 4,
+) -> float | None:
+    """The size |t| at which the error of one generator passes the tolerance, on held-out samples.
+
+    Arguments:
+        problem: Map, action and data.
+        a: The generator.
+        weights: Weights of the charts, `(K,)`.
+        sizes: Sizes that are looked at first; the largest is the most that is ever claimed.
+        tolerance: The largest error that counts.
+        samples: Samples to look at.
+        between: Sizes that are looked at between the last that holds and the first that does not.
+    """
+    index = problem.test[:samples]
+    a = scaled(a)
+
+    def errors(at: tuple[float, ...]) -> list[float]:
+        criterion = ChartCriterion(problem, index, at)
+        miss, chance = criterion.measure(a)
+        floor = _floor(criterion, a, chance)
+        ratio = (miss.mean(1) / chance.mean(1).clamp_min(1e-300) - floor[:, None]).clamp_min(0.0)
+        return (ratio @ weights / weights.sum()).reshape(len(at), 2).mean(-1).tolist()
+
+    rough = errors(sizes)
+    first = next((k for k, e in enumerate(rough) if e > tolerance), None)
+    if first is None:
+        return max(sizes)
+    if first == 0:
+        return None
+    low, high = sizes[first - 1], sizes[first]
+    inner = tuple(low + (high - low) * k / (between + 1) for k in range(1, between + 1))
+    places = [low, *inner, high]
+    values = [rough[first - 1], *errors(inner), rough[first]]
+    k = next(i for i, e in enumerate(values) if e > tolerance)
+    share = (tolerance - values[k - 1]) / (values[k] - values[k - 1])
+    return places[k - 1] + share * (places[k] - places[k - 1])
 
 
 def vector_evidence(

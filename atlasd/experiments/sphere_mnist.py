@@ -35,6 +35,9 @@ from atlasd.runtime.random import stream
 SIZES = (1.2, 1.5)
 """Sizes at which the search compares generators: small ones leave every digit readable, whatever the generator."""
 
+JUDGED = (0.3, 0.6, 1.0)
+"""Sizes of the verdict, up to 57 degrees: digits turned by at most 60 say little about larger turns."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SphereMnistConfig(Config):
@@ -74,7 +77,7 @@ class SphereMnistConfig(Config):
     learning_rate: float = option(3e-2, "learning rate of the gradient search", least=1e-12)
     spread: float = option(0.5, "spread of the coefficients eta in the gradient search; 1 in the paper", least=1e-6)
     cosets: bool = option(False, "look for mirrors too")
-    tolerance: float = option(0.3, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
+    tolerance: float = option(0.2, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
 
 
 CONFIG = SphereMnistConfig
@@ -162,6 +165,7 @@ def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
             samples=config.search_samples,
             starts=8,
             derivatives=False,
+            judged=JUDGED,
         )
     return GradientSearch(
         generators=config.generators,
@@ -172,6 +176,7 @@ def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
         learning_rate=config.learning_rate,
         spread=config.spread,
         tolerance=config.tolerance,
+        judged=JUDGED,
     )
 
 

@@ -14,7 +14,7 @@ from torch.nn.utils import skip_init
 
 from atlasd.errors import InputError
 from atlasd.prediction.networks import initialise
-from atlasd.prediction.neural import fit_module
+from atlasd.prediction.neural import Architecture, fit_module
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.train import Schedule
@@ -119,14 +119,8 @@ class SegmentPredictor:
         weights = torch.ones(samples.classes)
         if self.background is not None:
             weights[self.background] = self.background_weight
-        channels = samples.x.shape[1]
-
-        def make(generator: torch.Generator) -> nn.Module:
-            return ChartSegmenter(
-                len(samples.atlas), channels, samples.classes,
-                widths=self.widths, skips=self.skips, generator=generator,
-            )  # fmt: skip
-
+        shape = (len(samples.atlas), samples.x.shape[1], samples.classes)
+        make = Architecture(ChartSegmenter, shape, {"widths": self.widths, "skips": self.skips})
         return fit_module(
             make, samples, train, held_out, self.schedule,
             kind=f"encoder and decoder {'-'.join(map(str, self.widths))}", reach=0.0, seed=seed, progress=progress,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from atlasd.discovery.conclude import describe_extent
 from atlasd.discovery.result import Decision, Discovery
 
 MARKS: dict[Decision, str] = {"symmetry": "✓", "broken": "✕", "not testable": "∅", "cannot tell": "?"}
@@ -64,9 +65,10 @@ def _certainty(discovery: Discovery) -> list[str]:
         f"On held-out data the two sides differ by {most} of what unrelated motions would give; "
         f"{percent(limit)} would still count."
     ]
-    extents = [d.extent for d in discovery.verdict.directions if d.extent is not None]
+    extents = [(d.extent, k) for k, d in enumerate(discovery.verdict.directions) if d.extent is not None]
     if extents:
-        words.append(f"It was seen to hold up to |t| = {min(extents):g}.")
+        extent, k = min(extents)
+        words.append(f"It was seen to hold for {describe_extent(discovery.algebra.basis[k], extent)}.")
     return words
 
 
