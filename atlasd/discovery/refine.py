@@ -101,17 +101,23 @@ class FiniteCriterion:
         assert total is not None
         return total
 
-    def nearer_errors(self, a: Tensor) -> Tensor:
+    def levels(self, a: Tensor) -> Tensor:
+        """Chance of every size, sample and chart for one generator, as errors are divided by it, `(T, B, K)`."""
+        sides = (self._sides(a, t) for t in self.steps)
+        return torch.stack([self._level(_square(u) + _square(v)) for _, u, v in sides])
+
+    def nearer_errors(self, a: Tensor, levels: Tensor) -> Tensor:
         """Error of every sample and chart, `(B, K)`, with the sign of each size that is better for that sample.
 
         Of the two ways to move a sample from the edge of the data, one leads back among them. This is for searches
         only: a verdict must take both.
+
+        Arguments:
+            a: The generator.
+            levels: From `levels`, of a generator near `a`: the chance level has a slope of its own.
         """
-        rows = []
-        for t in self.steps:
-            r, u, v = self._sides(a, t)
-            rows.append(_square(r) / self._level(_square(u) + _square(v)))
-        return torch.stack(rows).unflatten(0, (-1, 2)).amin(1).mean(0)
+        rows = [_square(self._sides(a, t)[0]) for t in self.steps]
+        return (torch.stack(rows) / levels).unflatten(0, (-1, 2)).amin(1).mean(0)
 
     def _counting(self, sizes: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Steps and weights of the sizes that count: those that nothing covers are not worth their time."""

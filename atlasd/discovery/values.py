@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.problem import Problem
-from atlasd.discovery.refine import FiniteCriterion, pooled, scaled
+from atlasd.discovery.refine import FiniteCriterion, scaled
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
@@ -18,6 +18,8 @@ _WIDTHS = (0.3, 0.2, 0.1)
 """How far apart the values of a parabola lie: far enough that what a network adds as noise averages out."""
 _REFINED = 3
 """Starts that are refined before one is chosen."""
+_FLOOR = 3e-3
+"""Errors below this do not count as better: they are the resampling of classes."""
 
 
 def search_values(
@@ -85,7 +87,7 @@ def _best(
     random = torch.randn(starts, s, generator=generator, dtype=torch.float64)
     trials = torch.cat([eye, eye[i] + eye[j], eye[i] - eye[j], random])
     trials = trials / trials.norm(dim=-1, keepdim=True)
-    values = [_value(few, frame, c, weights) for c in trials]
+    values = [_value(few, frame, c, weights, few.levels(_matrix(frame, c))) for c in trials]
     order = sorted(range(len(trials)), key=values.__getitem__)
     chosen: list[Tensor] = []
     for k in order:
@@ -94,7 +96,7 @@ def _best(
             chosen.append(trials[k])
     rough = [settle(few, frame, c, weights, widths=_WIDTHS[:1]) for c in chosen]
     c = min(rough, key=lambda pair: pair[1])[0]
-    c, _ = settle(criterion, frame, c, weights)
+    c, _ = settle(criterion, frame, c, weights, widths=_WIDTHS[1:])
     a = scaled(_matrix(frame, c))
     miss, chance = criterion.measure(a)
     share = weights / weights.sum()
@@ -123,14 +125,17 @@ def settle(
         The coefficients, of norm 1, and the pooled logarithm of the error.
     """
     c = start / start.norm()
-    value = _value(criterion, frame, c, weights)
+    value = 0.0
     for width in widths:
+        # Frozen for the round: the chance level has a slope of its own, which would bend the answer.
+        levels = criterion.levels(_matrix(frame, c))
+        value = _value(criterion, frame, c, weights, levels)
         tangent = _tangent(c)  # (s - 1, s)
         step = torch.zeros(len(tangent), dtype=torch.float64)
         tried: list[tuple[float, Tensor]] = [(value, c)]
         for k, e in enumerate(tangent):
             sides = [_unit(c + sign * width * e) for sign in (1.0, -1.0)]
-            up, down = (_value(criterion, frame, side, weights) for side in sides)
+            up, down = (_value(criterion, frame, side, weights, levels) for side in sides)
             tried += [(up, sides[0]), (down, sides[1])]
             curve = (up + down - 2 * value) / width**2
             slope = (up - down) / (2 * width)
@@ -138,7 +143,7 @@ def settle(
             step[k] = max(-limit, min(limit, -slope / curve)) if curve > 1e-6 else -limit * (1 if slope > 0 else -1)
         for shrink in (1.0, 0.5):
             trial = _unit(c + shrink * step @ tangent)
-            tried.append((_value(criterion, frame, trial, weights), trial))
+            tried.append((_value(criterion, frame, trial, weights, levels), trial))
             if tried[-1][0] < value:
                 break
         value, c = min(tried, key=lambda pair: pair[0])
@@ -164,8 +169,11 @@ def symmetric_frame(n: int) -> Tensor:
     return torch.stack(rows)
 
 
-def _value(criterion: FiniteCriterion, frame: Tensor, c: Tensor, weights: Tensor) -> float:
-    return float(pooled(criterion.nearer_errors(_matrix(frame, c)), weights))
+def _value(criterion: FiniteCriterion, frame: Tensor, c: Tensor, weights: Tensor, levels: Tensor) -> float:
+    """Mean logarithm of the errors of the better half of the samples: the others may be ones it has not learned."""
+    errors = criterion.nearer_errors(_matrix(frame, c), levels)
+    half = errors.sort(dim=0).values[: max(len(errors) // 2, 1)]
+    return float((half + _FLOOR).log().mean(0) @ weights / weights.sum())
 
 
 def _matrix(frame: Tensor, c: Tensor) -> Tensor:
