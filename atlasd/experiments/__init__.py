@@ -84,6 +84,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "atlasd.experiments.top_tagging_downstream",
     ),
     Experiment(
+        "sphere-mnist",
+        "digits on a sphere: each may be turned by itself, up to about 60 degrees; the sphere may not",
+        "atlasd.experiments.sphere_mnist",
+    ),
+    Experiment(
         "sphere-mnist-downstream",
         "digits on a sphere, turned beyond the training data: CNNs with the discovered group against a plain one",
         "atlasd.experiments.sphere_mnist_downstream",

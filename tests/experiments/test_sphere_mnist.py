@@ -1,0 +1,76 @@
+"""The experiment with digits on a sphere asks what its settings say; its pictures show local and global turns."""
+
+import math
+
+import pytest
+import torch
+
+from atlasd.algebra.known_algebras import so, trivial
+from atlasd.datasets import sphere_mnist as data
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.discovery.spectral import SpectralSearch
+from atlasd.experiments import sphere_mnist
+from atlasd.experiments.config import configure
+from atlasd.report.spheres import draw_spheres
+from atlasd.runtime.progress import Silent
+from atlasd.runtime.random import stream
+
+
+@pytest.fixture
+def asked(monkeypatch, discovery):
+    """What `discover` was called with, on digits that are not MNIST."""
+    calls = {}
+
+    def pretend(x, y, **options):
+        calls.update(x=x, y=y, **options)
+        return discovery
+
+    images = torch.randint(256, (5, 28, 28), generator=stream(0)).to(torch.uint8), torch.arange(5).to(torch.uint8)
+    monkeypatch.setattr(data, "load_mnist", lambda split: images)
+    monkeypatch.setattr(sphere_mnist, "discover_connected", pretend)
+    monkeypatch.setattr(sphere_mnist, "discover", pretend)
+    return calls
+
+
+def test_what_is_asked(asked):
+    config = configure(sphere_mnist.CONFIG, {"samples": 60})
+    _, extras = sphere_mnist.run(config, 0, Silent())
+    assert asked["x"].shape == (60, 1, 60, 120) and asked["y"].shape == (60, 60, 120)
+    assert len(asked["atlas"]) == 3 and isinstance(asked["search"], SpectralSearch)
+    assert asked["search"].generators == 1 and not asked["search"].derivatives
+    assert asked["predictor"].background_weight == 0.1
+    assert extras.metrics["angle_deg"] == pytest.approx(0, abs=1e-6) and extras.paper["angle_deg"] == 1.46
+    assert extras.fields["spheres"].shape == (3, 60, 120)
+
+
+def test_settings(asked):
+    config = configure(sphere_mnist.CONFIG, {"samples": 60, "generators": "auto", "rotate": 0.0, "cosets": True})
+    sphere_mnist.run(config, 0, Silent())
+    assert asked["search"].generators is None and "cosets" in asked
+    config = configure(sphere_mnist.CONFIG, {"preset": "paper", "samples": 60})
+    sphere_mnist.run(config, 0, Silent())
+    assert isinstance(asked["search"], GradientSearch) and asked["search"].loss == "cross_entropy"
+    assert asked["search"].growth == 0.35 and asked["predictor"].widths == (32, 64, 64, 64)
+    assert not asked["predictor"].skips
+
+
+def test_charts_see_the_grid_itself():
+    x = torch.rand(2, 1, 60, 120, generator=stream(0))
+    for k, (row, column) in enumerate(data.CENTRES):
+        window = x[..., row - 14 : row + 15, column - 14 : column + 15]
+        torch.testing.assert_close(sphere_mnist.digit_atlas().input_patches(x)[:, k], window)
+
+
+def test_pictures():
+    x = torch.zeros(1, 1, 60, 120)
+    x[..., 26:34, 18:22] = 1.0
+    atlas = sphere_mnist.digit_atlas()
+    quarter = torch.tensor([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    first, local, whole = sphere_mnist.pictures(x, atlas, so(2), seed=0, rotation=quarter)
+    assert torch.equal(first, x[0, 0]) and float((local - first).abs().max()) > 0.3
+    assert float(local.sum()) == pytest.approx(float(first.sum()), rel=0.1)
+    torch.testing.assert_close(whole, first.roll(30, -1), atol=1e-4, rtol=0)
+    still = sphere_mnist.pictures(x, atlas, trivial(2), seed=0)
+    assert torch.equal(still[1], first) and not torch.equal(still[2], first)
+    figure = draw_spheres(still)
+    assert len(figure.axes) == 9 and math.isclose(figure.get_size_inches()[0], 5.7)
