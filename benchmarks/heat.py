@@ -21,13 +21,14 @@ def main() -> None:
     parser.add_argument("--initial", default="separable", choices=["separable", "isotropic"])
     parser.add_argument("--search", default="spectral", choices=["spectral", "gradient"])
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     config = HeatConfig(atlas=options.atlas, initial=options.initial, search=options.search, samples=options.samples)
     rows = []
-    for seed in range(options.seeds):
+    for seed in range(options.first, options.first + options.seeds):
         started = time.perf_counter()
         found, extras = run(config, seed, Silent())
         seconds = time.perf_counter() - started

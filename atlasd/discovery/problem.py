@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["Problem", "Split"]
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -140,7 +139,7 @@ class Problem:
             half = torch.tensor([max((s - 1) / 2 - 1, 0.5) for s in shape], dtype=torch.float64)
             badness = torch.maximum(badness, (source.abs() / half).amax(-1))
             if inside is not None:
-                spread = torch.linalg.matrix_norm(back, ord=2)[..., None] * self.reach * math.sqrt(2.0)
+                spread = torch.linalg.matrix_norm(back, ord=2)[..., None] * self.reach
                 room = min((s - 1) / 2 for s in inside)
                 badness = torch.maximum(badness, (source.abs().amax(-1) + spread) / room)
         # A soft edge one pixel wide: the criterion stays smooth in g.

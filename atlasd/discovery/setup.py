@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Setup", "prepare"]
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,12 +22,12 @@ from atlasd.prediction.oracle import oracle_predictor
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, compared
 from atlasd.prediction.samples import Inputs, Samples, split_indices
 from atlasd.prediction.sources import gather
-from atlasd.prediction.trivial import PointwisePart, fit_pointwise
+from atlasd.prediction.trivial import PointwisePart, centre_crop, fit_pointwise
 from atlasd.runtime.executor import About, Shared, current_workers
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
-SKILL_LIMIT = 0.98
+SKILL_LIMIT = 0.998
 """Skill beyond which a chart's weight does not grow: better fits are not told apart."""
 
 
@@ -75,7 +76,7 @@ def prepare(
         half = min((s - 1) / 2 for s in samples.x.shape[2:])
         radius = window_radius(half, half, fitted.reach)
     else:
-        reach = fitted.reach if function is None else float(radii[0] - radii[1]) / 2**0.5
+        reach = fitted.reach if function is None else float(radii[0] - radii[1])
         radius = max(window_radius(*radii, reach), 1.0)
     skill = fitted.chart_skill.clamp(0.0, SKILL_LIMIT)
     # Signal to noise of the predictor, squared as for any average of unequal measurements.
@@ -157,11 +158,17 @@ def _without_pointwise(shared: Shared[Problem], index: Tensor) -> tuple[Pointwis
     problem, action = shared.value, shared.value.action
     plain = isinstance(action, GridAction) and action.rho_in is None and action.rho_out is None
 
+    def counting(y: Tensor) -> Tensor:
+        if problem.radius is None:
+            return y
+        width = 2 * math.ceil(problem.radius) + 1  # beyond, a predictor may have seen what is not there
+        return centre_crop(y, tuple(min(s, width) for s in y.shape[-problem.size :]))
+
     def pairs() -> Iterator[tuple[Tensor, Tensor]]:
         for part in index.split(32):
             x = problem.patches(part)
             with torch.no_grad():
-                yield x, problem.outputs(x)
+                yield x, counting(problem.outputs(x))
 
     pointwise = fit_pointwise(pairs) if plain else None
     problem = replace(problem, pointwise=pointwise)
@@ -169,7 +176,7 @@ def _without_pointwise(shared: Shared[Problem], index: Tensor) -> tuple[Pointwis
     mean: Tensor | None = None
     for x, y in pairs():
         with torch.no_grad():
-            rest = problem.psi(x).double()
+            rest = counting(problem.psi(x)).double()
         mean = y.double().mean(0) if mean is None else mean
         total += float((y.double() - mean).square().sum())
         left += float(

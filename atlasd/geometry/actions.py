@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["Action", "GridAction", "Representation", "VectorAction"]
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -175,7 +174,7 @@ def window_radius(in_radius: float, out_radius: float, reach: float) -> float:
     Arguments:
         in_radius: Half the width of the input patch, in pixels.
         out_radius: Half the width of the output patch.
-        reach: Radius of the predictor's receptive field.
+        reach: Radius of the predictor's receptive field, to its farthest pixel.
     """
     # One more pixel for the gradient and for the interpolation stencil.
-    return min(out_radius - 1.0, in_radius - math.sqrt(2.0) * reach - 1.0)
+    return min(out_radius - 1.0, in_radius - reach - 1.0)

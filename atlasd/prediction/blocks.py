@@ -96,6 +96,7 @@ def _join(parts: Sequence[FittedPredictor], blocks: Sequence[range]) -> FittedPr
     middle = sorted(parts, key=lambda part: part.skill)[len(parts) // 2]
     return replace(
         parts[0],
+        reach=max(part.reach for part in parts),
         function=Joined(tuple(part.function for part in parts), ranges),
         skill=pooled_skill(skills),
         chart_skill=skills,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["ConvPredictor", "MLPPredictor"]
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -160,7 +161,8 @@ class ConvPredictor:
 
         return fit_module(
             make, samples, train, held_out, self.schedule,
-            kind=f"CNN, {layers} layers", reach=float(layers * (self.kernel // 2)), seed=seed, progress=progress,
+            kind=f"CNN, {layers} layers", reach=math.sqrt(2.0) * layers * (self.kernel // 2),
+            seed=seed, progress=progress,
         )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["oracle_predictor"]
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -49,7 +50,7 @@ def oracle_predictor(function: Callable[[Tensor], Tensor], samples: Samples) -> 
         kind="given function",
         skill=1.0,
         chart_skill=torch.ones(len(samples.atlas), dtype=torch.float64),
-        reach=float(radii[0] - radii[1]) if radii else 0.0,
+        reach=math.sqrt(2.0) * (radii[0] - radii[1]) if radii else 0.0,
         samples=0,
     )
 

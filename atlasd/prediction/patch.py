@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["PatchPredictor"]
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ class PatchPredictor:
             kind=f"perceptron on {width}-pixel patches",
             skill=skill.pooled,
             chart_skill=skill.charts,
-            reach=float(width // 2),
+            reach=math.sqrt(samples.size) * (width // 2),
             samples=len(train),
             seconds=time.perf_counter() - started,
             untrained=_Untrained(x[:, :256].clone(), y[:, :256].clone(), width, shape, self.components, self.hidden),

@@ -35,7 +35,7 @@ class FittedPredictor:
         kind: Its name for people.
         skill: Share of the held-out error of the best trivial model that it removes, pooled over charts.
         chart_skill: The same per chart, with shape `(K,)`.
-        reach: Radius of its receptive field in pixels.
+        reach: Radius of its receptive field in pixels, to the farthest.
         classes: Number of classes, 0 for regression.
         samples: Samples it was fitted to.
         seconds: Time the fit took.

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.prediction.samples import Samples
-from atlasd.prediction.trivial import chart_skill, fit_pointwise, pooled_skill
+from atlasd.prediction.trivial import centre_crop, chart_skill, fit_pointwise, pooled_skill
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +31,7 @@ def measure_skill(
     *,
     batch: int = 64,
     limit: int = 512,
+    inner: tuple[int, ...] | None = None,
 ) -> Skill:
     """Compares held-out errors with those of a constant and, on fields, of the best pointwise map.
 
@@ -41,6 +42,7 @@ def measure_skill(
         held_out: Indices that judge.
         batch: Samples read together.
         limit: The most samples looked at on each side.
+        inner: Shape of the middle of the outputs that counts, all of them by default.
     """
     train, held_out = samples.in_order(train[:limit]), samples.in_order(held_out[:limit])
     if samples.classes:
@@ -48,7 +50,8 @@ def measure_skill(
 
     def pairs() -> Iterator[tuple[Tensor, Tensor]]:
         for index in train.split(batch):
-            yield samples.inputs(index), samples.targets(index)
+            y = samples.targets(index)
+            yield samples.inputs(index), y if inner is None else centre_crop(y, inner)
 
     mean = sum(y.double().sum(0) for _, y in pairs()) / len(train)
     assert isinstance(mean, Tensor)
@@ -59,7 +62,10 @@ def measure_skill(
     with torch.no_grad():
         for index in held_out.split(batch):
             x, y = samples.inputs(index), samples.targets(index)
-            guesses = [function(x), mean.expand_as(y)]
+            guess = function(x)
+            if inner is not None:
+                guess, y = centre_crop(guess, inner), centre_crop(y, inner)
+            guesses = [guess, mean.expand_as(y)]
             if pointwise is not None:
                 guesses.append(pointwise(x, tuple(y.shape[3:])))
             for row, guess in enumerate(guesses):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["StencilPredictor"]
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -19,24 +20,29 @@ from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
+FEATURES = 600
+"""The most weights of a stencil that is wider than it need be."""
+
 _CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
 
 
 @dataclass(frozen=True, kw_only=True)
 class StencilPredictor:
-    """Outputs as a weighted sum of the pixels around, one stencil per chart.
+    """Outputs as a weighted sum of the pixels around, one round stencil per chart.
+
+    A stencil may be wider than the margin between the input and the output patch: outputs then count only where it
+    fits. Each chart takes the smallest radius, and then the strongest ridge, that cost no skill.
 
     Arguments:
-        width: Width of the stencil in pixels, odd.
-        ridges: Candidate ridge strengths, relative to the mean square of the inputs; each chart takes the
-            strongest that costs at most `slack` of skill on held-out data.
-        slack: Skill that a smoother stencil may cost.
+        width: The largest width of the stencil in pixels, odd.
+        ridges: Candidate ridge strengths, relative to the mean square of the inputs.
+        slack: Skill on held-out data that a smaller and smoother stencil may cost.
         batch: Samples read together.
     """
 
-    width: int = 13
+    width: int = 17
     ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-    slack: float = 0.005
+    slack: float = 0.001
     batch: int = 64
 
     def __post_init__(self) -> None:
@@ -52,54 +58,92 @@ class StencilPredictor:
                 "`predictor` must not be a StencilPredictor for vectors or classes; use MLPPredictor or ConvPredictor."
             )
         started = time.perf_counter()
-        width = self._fitting_width(samples)
-        moments = _Moments(width, samples.size)
+        halves = self._halves(samples, len(train))
+        room = _room(samples, halves[-1])
+        moments = _Moments(halves[-1], samples.size)
         for part, index in enumerate(progress.track(samples.in_order(train).split(self.batch), "fit stencils")):
-            moments.add(samples.inputs(index), samples.targets(index), part if len(train) >= 200 else None)
-        parameters = moments.features
-        if len(train) * moments.pixels < 4 * parameters:
-            raise InputError(
-                f"`x` must hold more samples than a {width}-pixel stencil needs: got {len(train)} to fit on, "
-                f"{parameters} weights per chart; give more data or a smaller width."
-            )
-        function = self._choose(moments, samples, held_out)
-        skill = measure_skill(function, samples, train, held_out, batch=self.batch)
+            y = samples.targets(index)
+            inner = y if room is None else centre_crop(y, room)
+            moments.add(samples.inputs(index), inner, part if len(train) >= 200 else None)
+        shape = tuple(samples.targets(held_out[:1]).shape[3:])
+        function, half = self._choose(moments, samples, held_out, halves, shape)
+        skill = measure_skill(function, samples, train, held_out, batch=self.batch, inner=_room(samples, half))
         return FittedPredictor(
             function=function,
-            kind=f"linear stencil, {width} wide",
+            kind=f"linear stencil, {2 * half + 1} wide",
             skill=skill.pooled,
             chart_skill=skill.charts,
-            reach=float(width // 2),
+            reach=half + 0.5,
             samples=len(train),
             seconds=time.perf_counter() - started,
             untrained=_Untrained(tuple(function.weight.shape), function.shape),
         )
 
-    def _fitting_width(self, samples: Samples) -> int:
+    def _halves(self, samples: Samples, count: int) -> list[int]:
+        """Half widths to try, smallest first: those that the charts, the data and the time have room for."""
+        most = self.width // 2
         radii = samples.atlas.radii
+        least = min(most, 2)
         if radii is None:
-            return self.width
-        room = radii[0] - radii[1]
-        if room < 1:
-            raise InputError(
-                "`in_radius` must exceed `out_radius` for a stencil to see its neighbours, "
-                f"got {radii[0]} and {radii[1]}."
-            )
-        return min(self.width, 2 * room + 1)
+            most = min(most, 6)
+        else:
+            room = radii[0] - radii[1]
+            if room < 1:
+                raise InputError(
+                    "`in_radius` must exceed `out_radius` for a stencil to see its neighbours, "
+                    f"got {radii[0]} and {radii[1]}."
+                )
+            least, most = min(most, room), min(most, max(room, radii[0] // 2 + 1))
+        halves = sorted({least, (least + most) // 2, most})
+        channels, small = samples.x.shape[1], count >= 200
+        enough: list[int] = []
+        for half in halves:
+            features = channels * int(_disc(half, samples.size).sum())
+            shape = _room(samples, half) or tuple(samples.x.shape[2:])
+            pixels = math.prod(shape) / (2**samples.size if small else 1)
+            if count * pixels >= 4 * features and (half == least or features <= FEATURES):
+                enough.append(half)
+            elif half == least:
+                raise InputError(
+                    f"`x` must hold more samples than a {2 * half + 1}-pixel stencil needs: got {count} to fit on, "
+                    f"{features} weights per chart; give more data or a smaller width."
+                )
+        return enough
 
-    def _choose(self, moments: _Moments, samples: Samples, held_out: Tensor) -> _Stencil:
-        solutions = [moments.solve(ridge) for ridge in self.ridges]  # each (K, F + 1, C')
-        errors = torch.zeros(len(solutions), len(samples.atlas), dtype=torch.float64)
-        for index in samples.in_order(held_out).split(self.batch):
+    def _choose(
+        self, moments: _Moments, samples: Samples, held_out: Tensor, halves: list[int], shape: tuple[int, ...]
+    ) -> tuple[_Stencil, int]:
+        """For every chart the smallest radius within the slack of the best, and then the strongest ridge."""
+        recipes = [(half, ridge) for half in halves for ridge in self.ridges]
+        solutions = [moments.solve(half, ridge) for half, ridge in recipes]  # each (K, F + 1, C')
+        errors = torch.zeros(len(recipes), len(samples.atlas), dtype=torch.float64)
+        inner = _room(samples, halves[-1])
+        for index in held_out.split(self.batch):
             x, y = samples.inputs(index), samples.targets(index)
+            y = y if inner is None else centre_crop(y, inner)
             for i, solution in enumerate(solutions):
-                function = moments.stencil(solution, tuple(y.shape[3:]))
+                function = moments.stencil(solution, halves[-1], tuple(y.shape[3:]))
                 errors[i] += (function(x) - y).double().square().flatten(2).mean(-1).sum(0)
         allowed = errors <= errors.min(0).values + self.slack * len(held_out) * moments.pointwise_error()
-        # The strongest ridge that costs nothing measurable: what the data leave open is left smooth.
-        best = (allowed * torch.arange(1, len(solutions) + 1)[:, None]).argmax(0)
+        rank = torch.arange(len(self.ridges)) - len(self.ridges) * torch.arange(len(halves))[:, None]
+        # What the data leave open is left smooth.
+        best = torch.where(allowed, rank.flatten()[:, None].double(), -math.inf).argmax(0)
+        half = max(recipes[int(i)][0] for i in best)
         chosen = torch.stack([solutions[int(i)][k] for k, i in enumerate(best)])
-        return moments.stencil(chosen, moments.shape)
+        return moments.stencil(chosen, half, shape), half
+
+
+def _room(samples: Samples, half: int) -> tuple[int, ...] | None:
+    """Shape of the outputs where a stencil fits into the input patch, or `None` for whole fields."""
+    radii = samples.atlas.radii
+    return None if radii is None else (2 * min(radii[1], radii[0] - half) + 1,) * samples.size
+
+
+def _disc(half: int, dimensions: int, within: int | None = None) -> Tensor:
+    """Which pixels of a box of half width `within` belong to a round stencil, with shape `(width,) * dimensions`."""
+    line = torch.arange(2 * (half if within is None else within) + 1) - (half if within is None else within)
+    grid = torch.stack(torch.meshgrid(*[line] * dimensions, indexing="ij"))
+    return grid.square().sum(0) <= (half + 0.5) ** 2
 
 
 @storable("weight", "bias", "shape")
@@ -142,29 +186,20 @@ def _extend(x: Tensor, reach: int) -> Tensor:
 
 
 class _Moments:
-    """Normal equations of all charts, accumulated."""
+    """Normal equations of all charts, accumulated for the largest stencil; smaller ones are parts of it."""
 
-    def __init__(self, width: int, dimensions: int) -> None:
-        self.width, self.dimensions = width, dimensions
+    def __init__(self, half: int, dimensions: int) -> None:
+        self.half, self.dimensions = half, dimensions
+        self.disc = _disc(half, dimensions).flatten()
         self.gram: Tensor = torch.tensor(0.0)
         self.right: Tensor = torch.tensor(0.0)
         self.square: Tensor = torch.tensor(0.0)  # sum of y^2, (K, C')
         self.rows = 0
-        self.shape: tuple[int, ...] = ()
         self.channels = 0
-
-    @property
-    def features(self) -> int:
-        return self.channels * self.width**self.dimensions
-
-    @property
-    def pixels(self) -> int:
-        return int(torch.tensor(self.shape).prod())
 
     def pointwise_error(self) -> Tensor:
         """Error of the best linear map of the centre pixel, per chart `(K,)`, on the samples seen."""
-        middle = self.width**self.dimensions
-        keep = [c * middle + middle // 2 for c in range(self.channels)] + [self.features]
+        keep = self._features(0)
         gram, right = self.gram[:, keep][:, :, keep], self.right[:, keep]
         ridge = (
             1e-12 * gram.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None] * torch.eye(len(keep), dtype=torch.float64)
@@ -172,45 +207,56 @@ class _Moments:
         explained = (right * torch.linalg.solve(gram + ridge, right)).sum(1)
         return ((self.square - explained) / self.rows).mean(-1).clamp_min(0.0)
 
+    def _features(self, half: int) -> Tensor:
+        """Rows of the normal equations that a stencil of this half width uses, the constant last."""
+        small = _disc(half, self.dimensions, self.half).flatten()[self.disc].repeat(self.channels)
+        return torch.cat([small.nonzero().flatten(), torch.tensor([len(small)])])
+
     def add(self, x: Tensor, y: Tensor, part: int | None = None) -> None:
         """Adds samples; with `part`, only every second pixel along each axis, another set for every part.
 
         Neighbouring pixels say nearly the same: a quarter of them costs a quarter of the time.
         """
-        self.shape, self.channels = tuple(y.shape[3:]), x.shape[2]
-        need = tuple(s + self.width - 1 for s in self.shape)
+        self.channels = x.shape[2]
+        width = 2 * self.half + 1
+        need = tuple(s + width - 1 for s in y.shape[3:])
         if any(have < want for have, want in zip(x.shape[3:], need, strict=True)):
-            x = _extend(x, self.width // 2)
+            x = _extend(x, self.half)
         x = centre_crop(x, need)
         for axis in range(self.dimensions):
             first, stride = (0, 1) if part is None else ((part >> axis) % 2, 2)
-            x = x.narrow(3 + axis, first, x.shape[3 + axis] - first).unfold(3 + axis, self.width, stride)
+            x = x.narrow(3 + axis, first, x.shape[3 + axis] - first).unfold(3 + axis, width, stride)
             keep = torch.arange(first, y.shape[3 + axis], stride)
             y = y.index_select(3 + axis, keep)  # x is now (B, K, C, *shape, *width)
         d = self.dimensions
-        columns = x.movedim(tuple(range(3, 3 + d)), tuple(range(-d, 0))).flatten(2, 2 + d).flatten(3)  # (B, K, F, Q)
-        columns = torch.cat([columns, torch.ones_like(columns[:, :, :1])], dim=2)
-        columns = columns.movedim(0, 2).flatten(2)  # (K, F + 1, B Q)
-        values = y.flatten(3).movedim(0, 2).flatten(2).movedim(1, 1)  # (K, C', B Q)
-        # float32 products, float64 sums: exact enough for a ridge of 1e-8, at half the cost.
-        wide = columns.double()
+        columns = x.flatten(3 + d)[..., self.disc].flatten(3, 2 + d)  # (B, K, C, Q, F)
+        columns = columns.permute(1, 2, 4, 0, 3).flatten(3).flatten(1, 2)  # (K, C F, B Q)
+        values = y.flatten(3).movedim(0, 2).flatten(2).double()  # (K, C', B Q)
+        wide = torch.cat([columns.double(), values.new_ones(len(columns), 1, columns.shape[-1])], dim=1)
         self.gram = self.gram + wide @ wide.mT
-        self.right = self.right + wide @ values.double().mT
-        self.square = self.square + values.double().square().sum(-1)
+        self.right = self.right + wide @ values.mT
+        self.square = self.square + values.square().sum(-1)
         self.rows += columns.shape[-1]
 
-    def solve(self, ridge: float) -> Tensor:
-        """Weights and constant, with shape `(K, F + 1, C')`."""
-        n = self.gram.shape[-1]
-        mean = self.gram[..., :-1, -1:] / self.rows
-        covariance = self.gram[..., :-1, :-1] / self.rows - mean @ mean.mT
-        target = self.right[..., -1:, :] / self.rows
-        cross = self.right[..., :-1, :] / self.rows - mean @ target
+    def solve(self, half: int, ridge: float) -> Tensor:
+        """Weights, zero beyond `half`, and constant, with shape `(K, F + 1, C')`."""
+        keep = self._features(half)
+        gram, right = self.gram[:, keep][:, :, keep], self.right[:, keep]
+        mean = gram[..., :-1, -1:] / self.rows
+        covariance = gram[..., :-1, :-1] / self.rows - mean @ mean.mT
+        target = right[..., -1:, :] / self.rows
+        cross = right[..., :-1, :] / self.rows - mean @ target
         size = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(1e-30)
-        eye = torch.eye(n - 1, dtype=torch.float64)
+        eye = torch.eye(len(keep) - 1, dtype=torch.float64)
         weights = torch.linalg.solve(covariance + ridge * size[:, None, None] * eye, cross)
-        return torch.cat([weights, target - mean.mT @ weights], dim=1)
+        solution = torch.zeros_like(self.right)
+        solution[:, keep] = torch.cat([weights, target - mean.mT @ weights], dim=1)
+        return solution
 
-    def stencil(self, solution: Tensor, shape: tuple[int, ...]) -> _Stencil:
-        weight = solution[:, :-1].mT.reshape(solution.shape[0], -1, self.channels, *([self.width] * self.dimensions))
-        return _Stencil(weight, solution[:, -1], shape)
+    def stencil(self, solution: Tensor, half: int, shape: tuple[int, ...]) -> _Stencil:
+        """The stencil of a solution that is zero beyond `half`."""
+        charts, outputs, d = solution.shape[0], solution.shape[2], self.dimensions
+        weight = solution.new_zeros(charts, outputs, self.channels, len(self.disc))
+        weight[..., self.disc] = solution[:, :-1].mT.unflatten(2, (self.channels, -1))
+        weight = weight.unflatten(3, (2 * self.half + 1,) * d)
+        return _Stencil(centre_crop(weight, (2 * half + 1,) * d).contiguous(), solution[:, -1], shape)
