@@ -83,7 +83,7 @@ def test_a_sheared_chart_stands_apart(waves, exact):
     assert [chart.outlier for chart in found.charts] == [False, True, False]
     assert exact.degrees(found.algebra, ad.known.so(2)) < 2.0
     assert found.charts[1].reason and found.charts[1].error > 5 * found.charts[0].error
-    assert "charts that stand apart: 1 of 3" in str(found)
+    assert "3 charts, standing apart: 1" in str(found)
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ def vectors():
 def test_convolutions_learn_a_stencil(rough, two_charts, stencil_map, residual, smooth):
     recipe = ConvPredictor(hidden=6, depth=2, residual=residual, smooth=smooth, schedule=QUICK)
     fitted = fit_predictor(rough, stencil_map(rough), atlas=two_charts, predictor=recipe)
-    assert fitted.skill > 0.5 and fitted.reach == 2.0
+    assert fitted.skill > 0.5 and fitted.reach == pytest.approx(2 * 2**0.5)
     assert fitted(two_charts.input_patches(rough[:3])).shape == (3, 2, 1, 9, 9)
 
 
