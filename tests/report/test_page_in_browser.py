@@ -106,6 +106,15 @@ def test_widths_and_schemes(browser, page, width, dark):
     assert browser.run(f"Math.min(...[...document.querySelectorAll('.plot text')].{boxes}.map(b => b.height))") > 8
 
 
+def test_on_paper_it_is_light_and_without_controls(browser, page):
+    browser.open(page, dark=True)
+    before = browser.run("getComputedStyle(document.body).backgroundColor")
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    assert before != browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not browser.run("document.querySelector('.drive').checkVisibility()")
+    browser.call("Emulation.setEmulatedMedia", media="")
+
+
 def test_without_script_everything_is_there(browser, page):
     browser.open(page, script=False)
     browser.call("Emulation.setScriptExecutionDisabled", value=False)
