@@ -159,7 +159,19 @@ def as_targets(y: np.ndarray, name: str, task: str, is_field: bool) -> tuple[np.
             raise InputError(f"--task classes allows 1000 classes, got {len(levels)} in {name!r}; use --task values.")
     elif task == "classes":
         raise InputError(f"--task classes needs one target, got {y.shape[1]} channels; name one --target.")
+    if not is_field and single and task == "auto" and _spans_decades(y):
+        # What leaves a positive number as it is leaves its logarithm, which is easier to learn.
+        return np.log(y.astype(np.float64)).astype(np.float32), [
+            f"the logarithm of {name} is learned; it spans decades"
+        ]
     return y.astype(np.float32), []
+
+
+def _spans_decades(y: np.ndarray) -> bool:
+    if float(y.min()) <= 0:
+        return False
+    low, high = np.quantile(y, [0.01, 0.99])
+    return bool(high > 10 * low)
 
 
 def standardise(x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:

@@ -222,6 +222,7 @@ def _stride(choice: Choice, layout: Arrangement, usable: int, is_field: bool, as
     """Every how many samples are read."""
     each = 4 * sum(math.prod(v.shape) // max(usable, 1) for v in (*choice.inputs, *choice.targets))
     most = asked or (FIELD_SAMPLES if is_field else VECTOR_SAMPLES)
+    most += most // 4  # a few more than asked for are better than half of them
     step = -(-usable // max(min(most, _BUDGET // max(each, 1)), MINIMUM))
     return max(1, min(step, usable // MINIMUM))
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.blocks import fit_blocks
+from atlasd.prediction.moments import MomentPredictor
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
 from atlasd.prediction.patch import PatchPredictor
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
@@ -23,7 +24,7 @@ from atlasd.runtime.random import stream
 
 @dataclass(frozen=True, kw_only=True)
 class AutoPredictor:
-    """A stencil where a linear map will do, a perceptron on patches where it will not.
+    """A stencil where a linear map will do, a perceptron on patches where it will not; quadratic forms for sets.
 
     Arguments:
         enough: Skill at which the closed-form stencil is kept without trying a network.
@@ -42,7 +43,12 @@ class AutoPredictor:
             return fit_blocks(recipe, samples, train, held_out, seed=seed, progress=progress)
 
         if not samples.is_field:
+            forms = fit(MomentPredictor()) if samples.x.ndim == 3 else None
+            if forms is not None and forms.skill >= self.exact:
+                return forms
             plain = fit(MLPPredictor())
+            if forms is not None:  # sets of vectors: held-out data say which kind
+                return forms if forms.skill > plain.skill else plain
             if samples.classes or plain.skill >= self.exact or plain.skill < 0.5:
                 return plain
             # Held-out data say whether layers that multiply fit better.

@@ -110,7 +110,7 @@ def write_parquet(path):
 @pytest.mark.parametrize("write", [write_csv, write_spaced, write_gzip, write_parquet], ids=lambda f: f.__name__)
 def test_tables_are_the_same_from_every_format(write, tmp_path):
     choice = choose([open_data(write(tmp_path))])
-    data = read_own(choice, Cleaning())
+    data = read_own(choice, Cleaning(task="values"))
     assert np.allclose(data.x.numpy(), V, atol=1e-6) and np.allclose(data.y.numpy(), M, atol=1e-5)
     assert choice.guessed == {"--target": "mass", "--input": "a,b,c"} and not data.is_field
     tokens = choose([open_data(write(tmp_path))], tokens="a,b;b,c")
@@ -204,3 +204,14 @@ def test_standardise_keeps_vectors_together():
 def test_near_names_are_suggested(tmp_path):
     with pytest.raises(InputError, match=r"no variable 'temp'.*It holds: x"):
         find_variable([open_data(p) for p in write_npz(tmp_path)], "temp")
+
+
+def test_positive_targets_over_decades_are_learned_as_logarithms(tmp_path):
+    mass = np.exp(rng.uniform(0, 5, len(V)))
+    np.savez(tmp_path / "d.npz", x=V, y=mass)
+    choice = choose([open_data(tmp_path / "d.npz")])
+    data = read_own(choice, Cleaning())
+    assert np.allclose(data.y.numpy(), np.log(mass), atol=1e-5) and "logarithm of y" in data.notes[0]
+    assert np.allclose(read_own(choice, Cleaning(task="values")).y.numpy(), mass)
+    np.savez(tmp_path / "e.npz", x=V, y=mass - 2)
+    assert not read_own(choose([open_data(tmp_path / "e.npz")]), Cleaning()).notes
