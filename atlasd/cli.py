@@ -15,7 +15,8 @@ import typer
 from atlasd.errors import AtlasdError
 from atlasd.runtime.interrupt import prompt_interrupt
 
-INTERRUPTED = "atlasd: interrupted; run the same command again to start over."
+INTERRUPTED = "atlasd: interrupted; "
+AGAIN = "run the same command again to start over."
 
 app = typer.Typer(
     name="atlasd",
@@ -63,22 +64,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = typer.main.get_command(app)
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with prompt_interrupt(lambda: INTERRUPTED):
+        with prompt_interrupt(_interrupted):
             status = command.main(given, prog_name="atlasd", standalone_mode=False)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         status = 130
     except (AtlasdError, OSError) as error:
         return _fail(str(error))
-    except typer.Abort:
-        status = 130
     except Exception as error:
         # Usage errors: their class is click's in older typer and typer's own in newer.
         if not callable(getattr(error, "format_message", None)):
             raise
         return _fail(error.format_message())  # type: ignore[attr-defined]
     if status == 130:
-        print(INTERRUPTED, file=sys.stderr)
+        print(_interrupted(), file=sys.stderr)
     return status if isinstance(status, int) else 0
+
+
+def _interrupted() -> str:
+    """What to say after Ctrl-C, with the command that goes on where there is one."""
+    stages = sys.modules.get("atlasd.runtime.stages")
+    hint = None if stages is None else stages.how_to_resume()
+    return INTERRUPTED + (f"`{hint}` goes on with it." if hint else AGAIN)
 
 
 def _fail(message: str) -> int:

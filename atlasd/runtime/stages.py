@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["Stages", "current_stages", "fingerprint", "keeping", "read_plan", "resuming"]
+__all__ = ["Stages", "current_stages", "fingerprint", "how_to_resume", "keeping", "read_plan", "resuming"]
 
 import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -172,6 +173,17 @@ _stages: ContextVar[Stages | None] = ContextVar("atlasd_stages", default=None)
 _resuming: ContextVar[bool] = ContextVar("atlasd_resuming", default=False)
 
 
+_latest: list[Stages] = []  # for the thread that watches for interrupts, which context variables do not reach
+
+
+def how_to_resume() -> str | None:
+    """The command that goes on with the latest run of this process; `None` where nothing is kept."""
+    for stages in _latest:
+        if stages.directory is not None and stages.directory.exists() and stages.any():
+            return f"atlasd resume {shlex.quote(str(stages.directory.parent))}"
+    return None
+
+
 def current_stages() -> Stages:
     """The stages of the run that is under way; ones that keep nothing where there is none."""
     return _stages.get() or Stages()
@@ -210,6 +222,7 @@ def keeping(directory: Path, words: Sequence[str], version: str) -> Iterator[Sta
             part.unlink(missing_ok=True)
         stages = Stages(directory / NAME, plan, fresh=not go_on)
         token = _stages.set(stages)
+        _latest[:] = [stages]
         try:
             yield stages
         except BaseException:

@@ -130,3 +130,16 @@ def test_list_shows_settings(fake, capsys):
     assert main(["list", "fake"]) == 0
     shown = capsys.readouterr().out
     assert "fake: for tests" in shown and "an integer of at least 1" in shown
+
+
+def test_interrupt_says_how_to_go_on(fake, here, capsys):
+    from atlasd.runtime.stages import current_stages
+
+    def interrupt(config, seed, progress):
+        current_stages().do("half", lambda: 1)
+        raise KeyboardInterrupt
+
+    fake.run = interrupt
+    assert main(["run", "fake", "--out", "my run"]) == 130
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == "atlasd: interrupted; `atlasd resume 'my run'` goes on with it."
