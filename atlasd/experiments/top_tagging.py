@@ -43,11 +43,11 @@ class TopTaggingConfig(Config):
 
     preset: Literal["cpu", "paper"] = option("cpu", "defaults: a minute on one core, or the paper's own settings")
     file: str | None = option(None, "jets: .h5 of the reference set's form, or .npz; found by itself by default")
-    samples: int | None = option(60_000, "jets that are read, all if none", least=100)
+    samples: int | None = option(30_000, "jets that are read, all if none", least=100)
     constituents: int = option(30, "leading constituents", least=1)
     labels: Literal["true", "shuffled"] = option("true", "shuffled is a control: nothing is to be found")
     predictor: Literal["moments", "deepsets", "mlp"] = option("moments", "what is fitted")
-    epochs: int = option(8, "passes over the jets", least=1)
+    epochs: int = option(6, "passes over the jets", least=1)
     search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
     generators: int = option(7, "generators of the gradient search", least=1)
     similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
