@@ -35,7 +35,8 @@ def read(path):
     for _, labels in read_jets(path):
         jets += len(labels)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{Path(path).stat().st_size / 1e9:.2f} GB, {jets} jets, {time.perf_counter() - started:.1f} s, {peak:.0f} MB")
+    size, seconds = Path(path).stat().st_size / 1e9, time.perf_counter() - started
+    print(f"{size:.2f} GB, {jets} jets, {seconds:.1f} s, {peak:.0f} MB")
 
 
 if __name__ == "__main__":
