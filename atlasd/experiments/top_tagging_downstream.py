@@ -81,7 +81,7 @@ class TopTaggingDownstreamConfig(Config):
     jets: str | None = option(None, "file of jets; by default the reference set, else jets_pythia.npz in ATLASD_DATA")
     discovery: str | None = option(None, "run directory of a discovery, whose metric AtlasGNN takes; else made anew")
     liegan: str | None = option(None, "run directory or JSON file with LieGAN's metric, for LieGNN; else made anew")
-    discovery_jets: int = option(100_000, "jets that a new discovery and LieGAN look at", least=1000)
+    discovery_jets: int = option(60_000, "jets that a new discovery and LieGAN look at", least=1000)
     liegan_steps: int = option(1000, "steps of LieGAN", least=1)
     seeds: int = option(3, "trainings of every network", least=1)
     train: int = option(8000, "jets to train on", least=2)
