@@ -7,6 +7,7 @@ import argparse
 import gzip
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -130,10 +131,12 @@ def main():
         path = options.directory / name
         if not path.exists():
             make(path)
-        started = time.perf_counter()
+        started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         command = ["discover", str(path), *arguments, "--json", "--out", str(options.directory / f"run-{path.stem}")]
         done = subprocess.run([sys.executable, "-m", "atlasd", *command], capture_output=True, text=True)
         seconds = time.perf_counter() - started
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         print(f"$ atlasd discover {name} {' '.join(arguments)}")
         print("".join(f"    {line}\n" for line in done.stderr.splitlines()), end="")
         content = json.loads(done.stdout) if done.returncode == 0 else None
@@ -141,7 +144,10 @@ def main():
         failed += not good
         if content is not None:
             print(f"    {content['group']['name']}: {content['verdict']['reason']}")
-        print(f"  {'right' if good else 'WRONG'}: expected {truth}; {seconds:.0f} s\n", flush=True)
+        print(
+            f"  {'right' if good else 'WRONG'}: expected {truth}; {seconds:.0f} s, {busy:.0f} s of processor\n",
+            flush=True,
+        )
     sys.exit(failed)
 
 

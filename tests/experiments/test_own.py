@@ -23,7 +23,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def points(here):
-    x = torch.randn(600, 2, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(1500, 2, generator=torch.Generator().manual_seed(0))
     np.savez(here / "points.npz", x=x.numpy(), y=x.square().sum(-1).numpy())
     rows = "".join(f"{a},{b},{a * a + b * b}\n" for a, b in x.tolist())
     (here / "points.csv").write_text("a,b,r\n" + rows)
@@ -52,14 +52,15 @@ def test_vectors_from_a_file(points, here, capsys):
 
 
 def test_a_run_can_be_done_again_by_its_command(points, here, capsys):
-    assert main(["discover", "points.csv", "--target", "r", "--samples", "300", "--quiet", "--out", "one"]) == 0
+    assert main(["discover", "points.csv", "--target", "r", "--samples", "60", "--quiet", "--out", "one"]) == 0
     first = json.loads((here / "one" / "result.json").read_text())
     assert capsys.readouterr().err == ""
-    assert first["command"] == "atlasd discover points.csv --seed 0 --target r --samples 300"
+    assert first["command"] == "atlasd discover points.csv --seed 0 --target r --samples 60"
     assert main([*first["command"].split()[1:], "--quiet", "--out", "two"]) == 0
     assert json.loads((here / "two" / "result.json").read_text())["generators"] == first["generators"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_fields_from_a_file(here, waves, capsys, shuffled):
     blurred(here, waves, shuffled)
