@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["film"]
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -50,7 +51,7 @@ def film(setup: Setup, group: Group, weights: Tensor | None = None) -> Frames:
     background = _background(samples.x[int(problem.test[0])]) if samples.is_field else None
     tracks = []
     if setup.gates.refusal() is None:
-        camera = _Fields(problem, weights, shown) if problem.is_field else _Vectors(problem)
+        camera = _camera(problem, weights, shown)
         tracks = [camera.track(name, t, path) for name, t, path in _paths(group)]
     return Frames(
         tracks=tuple(tracks),
@@ -60,6 +61,15 @@ def film(setup: Setup, group: Group, weights: Tensor | None = None) -> Frames:
         chart=shown,
         places=tuple(tuple(float(v) for v in place) for place in places if place),
     )
+
+
+def _camera(problem: Problem, weights: Tensor, chart: int) -> _Fields | _Vectors:
+    """What films the problem; of many charts only the block of the one that is shown, so that time does not grow."""
+    if not problem.is_field:
+        return _Vectors(problem)
+    block = next(block for block in problem.blocks() if chart in block)
+    part = replace(problem.part(block), search=problem.search, test=problem.test)
+    return _Fields(part, weights[block.start : block.stop], chart - block.start)
 
 
 def _paths(group: Group) -> list[tuple[str, Tensor, Tensor]]:
@@ -95,7 +105,7 @@ def _contrasts(basis: Tensor) -> list[tuple[str, Tensor]]:
 
 
 class _Fields:
-    """Moves patches; one sample of one chart is shown, all charts of a few samples are measured."""
+    """Moves patches; one sample of one chart is shown, a few samples of all its charts are measured."""
 
     def __init__(self, problem: Problem, weights: Tensor, chart: int) -> None:
         self.problem, self.weights, self.chart = problem, weights, chart

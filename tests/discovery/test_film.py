@@ -106,4 +106,4 @@ def test_levels():
     picture = Picture.of(torch.tensor([[-5.0, 0.0, 5.0, float("nan")]]), -1.0, 1.0)
     assert picture.levels.tolist() == [[0, 127, 254, OUTSIDE]]
     flat = Picture.of(torch.full((2, 2), float("nan")))
-    assert (flat.levels == OUTSIDE).all() and Frames().tensors().keys() == {"shape", "radii", "chart"}
+    assert (flat.levels == OUTSIDE).all() and Frames().tensors().keys() == {"shape", "radii", "chart", "places"}
