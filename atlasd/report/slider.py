@@ -106,7 +106,7 @@ def _track_html(track: Track, name: str, key: str, tolerance: float, axes: list[
         f"aria-valuetext='{text(words[start])}'><button type='button'>Play</button></div>"
         f"<output for='{key}' aria-live='off'>{text(words[start])}</output>"
         f"<div class='panels {'four' if track.pictures else 'two'}'>{panels}</div>"
-        f"<div class='pair'><figure>{curve}<figcaption>Mean squared difference of the two sides over a few held-out samples, in "
+        f"<div class='pair'><figure>{curve}<figcaption>Mean squared difference of the two sides over held-out data, in "
         "units of the outputs' variance. Coverage is how far moved inputs are still like the data; grey where it is "
         "below 30 %.</figcaption></figure>"
         f"<div class='now'><p>The matrix g</p><div class='scroll'><table><tbody>{rows}</tbody></table></div></div>"
