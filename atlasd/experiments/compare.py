@@ -256,7 +256,7 @@ def perform(task: _Task) -> dict[str, Any]:
         answer.discovery.save(task.keep)
     value = contest.error(answer)
     return {
-        contest.measure: round(value, 6 if contest.measure == "metric_cosine" else 4),
+        contest.measure: round(value, 9 if contest.measure == "metric_cosine" else 4),
         "dimension": dimension,
         "components": answer.components,
         "confirmed": confirmed,

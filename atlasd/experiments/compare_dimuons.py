@@ -23,17 +23,15 @@ from atlasd.prediction.neural import MLPPredictor
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 
-_NETWORK = MLPPredictor(hidden=(128, 128, 128))
-"""What LieGG and the paper's search fit: a perceptron, as in their papers."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class CompareDimuonsConfig(Config):
     """Settings of the comparison on muon pairs."""
 
     samples: int = option(30_370, "events, 30,370 are all", least=200, most=30_370)
+    width: int = option(256, "width of the perceptron that LieGG and the paper's search look at", least=1)
     gradient_batches: int = option(1500, "batches of the paper's search", least=1)
-    liegan_steps: int = option(1500, "steps of LieGAN", least=1)
+    liegan_steps: int = option(3000, "steps of LieGAN", least=1)
 
 
 Pair = tuple[Tensor, Tensor]
@@ -48,6 +46,11 @@ def data(config: CompareDimuonsConfig, seed: int, control: bool) -> Pair:
     return events.momenta, y
 
 
+def _network(config: CompareDimuonsConfig) -> MLPPredictor:
+    """A perceptron, as in the rivals' papers."""
+    return MLPPredictor(hidden=(config.width,) * 3)
+
+
 def ours(pair: Pair, config: CompareDimuonsConfig, seed: int) -> Answer:
     """As in `atlasd run dimuons`."""
     return Answer.of(discover(*pair, predictor=MomentPredictor(), seed=seed, progress=Silent()))
@@ -56,12 +59,12 @@ def ours(pair: Pair, config: CompareDimuonsConfig, seed: int) -> Answer:
 def papers_search(pair: Pair, config: CompareDimuonsConfig, seed: int) -> Answer:
     """The paper's algorithm with seven generators on a perceptron."""
     search = GradientSearch(generators=7, steps=config.gradient_batches, batch=256, growth_limit=1.0, spread=0.5)
-    return ask_map(search, *pair, predictor=_NETWORK, seed=seed)
+    return ask_map(search, *pair, predictor=_network(config), seed=seed)
 
 
 def liegg(pair: Pair, config: CompareDimuonsConfig, seed: int) -> Answer:
     """The polarization matrix of a perceptron."""
-    return ask_map(LieGG(), *pair, predictor=_NETWORK, seed=seed)
+    return ask_map(LieGG(), *pair, predictor=_network(config), seed=seed)
 
 
 def liegan(pair: Pair, config: CompareDimuonsConfig, seed: int) -> Answer:

@@ -25,7 +25,9 @@ from atlasd.experiments.config import Config, option
 from atlasd.experiments.rivals import ask_data, ask_map
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.resample import pixel_grid
+from atlasd.prediction.neural import ConvPredictor
 from atlasd.prediction.stencil import StencilPredictor
+from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 
@@ -39,7 +41,11 @@ class CompareHeatConfig(Config):
     samples: int = option(1000, "simulated fields", least=40)
     steps: int = option(50, "steps of the simulator", least=1)
     gradient_batches: int = option(300, "batches of the paper's search", least=1)
-    liegan_steps: int = option(400, "steps of LieGAN", least=1)
+    liegg: Literal["network", "exact"] = option(
+        "network", "what LieGG looks at: a network fitted to the data, or the map"
+    )
+    liegg_epochs: int = option(3, "passes of that network over the data", least=1)
+    liegan_steps: int = option(150, "steps of LieGAN", least=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +99,14 @@ def papers_search(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answe
 
 
 def liegg(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
-    """The whole polarization matrix of the exact map over the whole field, which spares LieGG a predictor."""
+    """The whole polarization matrix of the paper's CNN on the whole field, or of the exact map as a favour."""
     # The outermost pixels belong to the differences.
     atlas = Atlas.at([(64, 64)], in_radius=63, out_radius=59)
-    return ask_map(LieGG(dense=True), side.x, function=side.function, atlas=atlas, seed=seed)
+    search = LieGG(dense=True)
+    if config.liegg == "exact":
+        return ask_map(search, side.x, function=side.function, atlas=atlas, seed=seed)
+    network = ConvPredictor(residual=False, smooth=False, schedule=Schedule(epochs=config.liegg_epochs, batch=16))
+    return ask_map(search, side.x, side.y, predictor=network, atlas=atlas, seed=seed)
 
 
 def liegan(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
