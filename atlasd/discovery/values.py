@@ -14,7 +14,7 @@ from atlasd.runtime.random import stream
 
 _FEW = 24
 """Samples on which starts are compared."""
-_WIDTHS = (0.3, 0.2, 0.1)
+_WIDTHS = (0.3, 0.2, 0.2)
 """How far apart the values of a parabola lie: far enough that what a network adds as noise averages out."""
 _REFINED = 3
 """Starts that are refined before one is chosen."""
@@ -112,7 +112,7 @@ def settle(
     *,
     widths: tuple[float, ...] = _WIDTHS,
 ) -> tuple[Tensor, float]:
-    """Goes to the bottom of parabolas through values on both sides of the present point, ever closer together.
+    """Goes to the bottom of parabolas through values on both sides of the present point, round by round.
 
     Arguments:
         criterion: The finite criterion.
@@ -146,7 +146,8 @@ def settle(
             tried.append((_value(criterion, frame, trial, weights, levels), trial))
             if tried[-1][0] < value:
                 break
-        value, c = min(tried, key=lambda pair: pair[0])
+        # The bottom of the parabolas is an average over many values; the lowest single value is luck.
+        value, c = tried[-1] if tried[-1][0] < value else min(tried, key=lambda pair: pair[0])
     return c, value
 
 
