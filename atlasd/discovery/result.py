@@ -19,6 +19,7 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.frames import Frames
+from atlasd.discovery.seal import check_seal, seal
 from atlasd.errors import DataError
 from atlasd.runtime.codec import storable
 from atlasd.runtime.files import write_atomically
@@ -164,18 +165,24 @@ class Discovery:
             "seconds": {**self.seconds, "total": sum(self.seconds.values())},
         }
         content.update(extra)
-        return _plain(content)
+        content = _plain(content)
+        content["digest"] = seal(content, self._tensors())
+        return content
 
-    def save(self, directory: str | Path, experiment: str | None = None, **extra: Any) -> Path:
-        """Writes `result.json`, `tensors.safetensors` and, if there are any, `frames.safetensors`, each atomically."""
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
+    def _tensors(self) -> dict[str, Tensor]:
+        """The content of `tensors.safetensors`."""
         tensors = {"generators": self.algebra.basis, "cosets": self.cosets}
         tensors["spectrum"] = torch.tensor(self.spectrum, dtype=torch.float64)
         if self.chart_generators is not None:
             tensors["chart_generators"] = self.chart_generators
         tensors.update({f"curve.{k}": torch.tensor(v, dtype=torch.float64) for k, v in self.curves.items()})
-        tensors = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
+        return {k: v.detach().clone().contiguous() for k, v in tensors.items()}
+
+    def save(self, directory: str | Path, experiment: str | None = None, **extra: Any) -> Path:
+        """Writes `result.json`, `tensors.safetensors` and, if there are any, `frames.safetensors`, each atomically."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        tensors = self._tensors()
         write_atomically(directory / "tensors.safetensors", lambda path: save_file(tensors, str(path)))
         if self.frames is None:
             (directory / "frames.safetensors").unlink(missing_ok=True)
@@ -245,6 +252,8 @@ def _plain(value: Any) -> Any:
 
 def load(directory: str | Path) -> Discovery:
     """Reads a discovery back from the directory it was saved in."""
+    from atlasd import __version__
+
     directory = Path(directory)
     try:
         content = json.loads((directory / "result.json").read_text())
@@ -260,9 +269,13 @@ def load(directory: str | Path) -> Discovery:
         found = content.get("schema") if isinstance(content, dict) else None
         raise DataError(f"`{directory}/result.json` must have schema {SCHEMA}, got {found}; run it again.")
     try:
-        return replace(_from_content(content, tensors), frames=shown)
+        found = replace(_from_content(content, tensors), frames=shown)
+        broken = check_seal(content, tensors, __version__)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"`{directory}/result.json` is not a result of atlasd: {error!r}; run it again.") from error
+    if broken is not None:
+        raise DataError(f"`{directory}/result.json` must be as atlasd wrote it: {broken}.")
+    return found
 
 
 def _read_frames(path: Path) -> Frames | None:

@@ -16,13 +16,12 @@ from pathlib import Path
 import torch
 
 import atlasd.experiments as register
-from atlasd.datasets.field_systems import draw_waves, laplacian, plane_waves
+from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
-from atlasd.discovery.spectral import SpectralSearch
 from atlasd.experiments.config import Config, option
 from atlasd.experiments.record import Extras, execute, plan_run
-from atlasd.geometry.atlas import Atlas
-from atlasd.prediction.stencil import StencilPredictor
+from atlasd.prediction.neural import MLPPredictor
+from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import NAME, resuming
@@ -30,20 +29,19 @@ from atlasd.runtime.stages import NAME, resuming
 
 @dataclass(frozen=True, kw_only=True)
 class SmallConfig(Config):
-    samples: int = option(40, "fields", least=20)
+    samples: int = option(300, "vectors", least=20)
 
 
 CONFIG = SmallConfig
 
 
 def run(config, seed, progress):
-    x = plane_waves(*draw_waves(config.samples, stream(seed, "small")), size=24)
+    x = torch.randn(config.samples, 2, generator=stream(seed, "small"))
     found = discover(
         x,
-        20 * laplacian(x),
-        atlas=Atlas.at([(r, c) for r in (8, 15) for c in (7, 11, 16)], in_radius=7, out_radius=4),
-        predictor=StencilPredictor(width=3),
-        search=SpectralSearch(samples=6, sizes=(0.5, 1.5)),
+        x.square().sum(-1),
+        predictor=MLPPredictor(hidden=(16,), gated=True, schedule=Schedule(epochs=60, learning_rate=1e-2)),
+        cosets=CosetSearch(starts=4, samples=64),
         seed=seed,
         progress=progress,
     )
