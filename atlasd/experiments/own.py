@@ -160,7 +160,10 @@ def _summary(
                 lines.append(f"vectors in the {side}: {inside}; --vectors none takes them as scalars")
     lines += [f"note: {n}" for n in data.notes]
     lines.append(f"charts: {placement.describe()}")
-    lines.append(f"tolerance: {config.tolerance:g}; estimated time: {_time(placement.seconds)}")
+    estimate = _time(placement.seconds)
+    if data.is_field and not data.classes:  # perceptrons take the place of stencils
+        estimate += f", or {_time(30 + 4 * placement.seconds)} if the map is not linear"
+    lines.append(f"tolerance: {config.tolerance:g}; estimated time: {estimate}")
     return lines
 
 

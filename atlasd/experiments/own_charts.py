@@ -170,10 +170,10 @@ def _centres(text: str, dimensions: int) -> list[tuple[float, ...]]:
 
 
 def _field_seconds(data: OwnData, charts: int) -> float:
-    """Measured on one thread: fitting grows with charts and samples, the search with charts."""
+    """Measured on one thread, for a linear map: fitting grows with charts and samples, the search with charts."""
     dimensions, channels = data.x.ndim - 2, data.x.shape[1]
-    fit = 0.0008 * charts * len(data.x) * channels**2
-    return (fit + 1.5 * charts + 10) * (4 if dimensions == 3 else 1) * (3 if data.classes else 1)
+    fit = 0.0005 * charts * len(data.x) * channels**2
+    return (fit + 0.7 * charts + 8) * (4 if dimensions == 3 else 1) * (3 if data.classes else 1)
 
 
 def _vector_seconds(data: OwnData) -> float:
