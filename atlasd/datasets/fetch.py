@@ -57,11 +57,27 @@ class RemoteData:
     files: tuple[RemoteFile, ...]
 
 
+_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 _TOP = "https://zenodo.org/records/2603256"
 
 REGISTRY: dict[str, RemoteData] = {
     data.name: data
     for data in (
+        RemoteData(
+            "mnist",
+            "70,000 handwritten digits (12 MB)",
+            "CC BY-SA 3.0",
+            "https://yann.lecun.com/exdb/mnist",
+            tuple(
+                RemoteFile(f"{name}-ubyte.gz", f"{_MNIST}/{name}-ubyte.gz", f"md5:{checksum}")
+                for name, checksum in (
+                    ("train-images-idx3", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+                    ("train-labels-idx1", "d53e105ee54ea40749a09fcbcd1e9432"),
+                    ("t10k-images-idx3", "9fb629c4189551a2d022fa330f9573f3"),
+                    ("t10k-labels-idx1", "ec29112dd5afa0611ce80d1b7f02629c"),
+                )
+            ),
+        ),
         RemoteData(
             "top-tagging",
             "2 million jets, top quarks against light quarks and gluons (1.7 GB)",

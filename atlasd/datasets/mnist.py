@@ -1,11 +1,10 @@
-"""Handwritten digits: the four idx files of MNIST, read from `ATLASD_DATA/mnist`."""
+"""Handwritten digits: the four idx files of MNIST, read from `ATLASD_DATA/mnist`, or fetched."""
 
 from __future__ import annotations
 
 __all__ = ["FILES", "load_mnist", "read_idx"]
 
 import gzip
-import os
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from atlasd.datasets.fetch import data_directory, fetch, find_data
 from atlasd.errors import DataError, InputError
 
 FILES = {
@@ -49,10 +49,6 @@ def read_idx(path: Path) -> Tensor:
 
 
 def _path(name: str) -> Path:
-    root = os.environ.get("ATLASD_DATA")
-    if not root:
-        raise DataError("MNIST must be in the folder mnist of ATLASD_DATA, which is not set; set it to that directory.")
-    path = Path(root) / "mnist" / name
-    if not path.is_file():
-        raise DataError(f"MNIST must be in the folder mnist of ATLASD_DATA, got no file {path}; put it there.")
-    return path
+    """Where the file is, below ATLASD_DATA or in the user's cache; it is fetched where it is not."""
+    path = data_directory("mnist") / name
+    return path if path.is_file() else fetch(find_data("mnist"), only=(name,))[0]

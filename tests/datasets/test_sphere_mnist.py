@@ -5,7 +5,9 @@ import gzip
 import pytest
 import torch
 
-from atlasd.datasets.mnist import load_mnist, read_idx
+from atlasd.datasets import mnist
+from atlasd.datasets.fetch import find_data
+from atlasd.datasets.mnist import read_idx
 from atlasd.datasets.sphere_mnist import BACKGROUND, CENTRES, RADIUS, sphere_mnist
 from atlasd.errors import DataError, InputError
 from atlasd.geometry.actions import GridAction
@@ -100,10 +102,16 @@ def test_idx_files(tmp_path):
             read_idx(path)
 
 
-def test_files_that_are_not_there(monkeypatch, tmp_path):
-    monkeypatch.delenv("ATLASD_DATA", raising=False)
-    with pytest.raises(DataError, match="ATLASD_DATA, which is not set"):
-        load_mnist()
+def test_files_that_are_not_there_are_asked_for(monkeypatch, tmp_path):
+    asked = []
+
+    def refuse(data, directory=None, *, progress=None, only=()):
+        asked.extend(only)
+        raise DataError("could not be fetched")
+
+    monkeypatch.setattr(mnist, "fetch", refuse)
     monkeypatch.setenv("ATLASD_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="got no file"):
-        load_mnist()
+    with pytest.raises(DataError, match="could not be fetched"):
+        mnist.load_mnist("test")
+    assert asked == ["t10k-images-idx3-ubyte.gz"]
+    assert {name for pair in mnist.FILES.values() for name in pair} == {f.name for f in find_data("mnist").files}
