@@ -10,7 +10,17 @@ from typing import Annotated
 
 import typer
 
-from atlasd.commands.common import AsJson, Quiet, Seed, Settings, console, shown_progress
+from atlasd.commands.common import (
+    AsJson,
+    Dask,
+    Quiet,
+    Seed,
+    Settings,
+    WorkerCount,
+    chosen_workers,
+    console,
+    shown_progress,
+)
 
 
 def compare(
@@ -19,6 +29,8 @@ def compare(
     seed: Seed = 0,
     methods: Annotated[str, typer.Option(metavar="NAME,...", help="Some of the methods; all by default.")] = "",
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/compare-NAME-seedS]")] = None,
+    workers: WorkerCount = None,
+    dask: Dask = "",
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -35,7 +47,7 @@ def compare(
     directory = out or Path("runs") / f"compare-{name}-seed{seed}"
     check_directory(directory, "compare.json")
     chosen = [m.strip() for m in methods.split(",") if m.strip()]
-    with shown_progress(quiet) as progress:
+    with chosen_workers(workers, dask), shown_progress(quiet) as progress:
         table = run_contest(contest, config, seed, progress, methods=chosen, keep=directory / "ours")
     written = write_table(table, directory)
     if written is not None:
