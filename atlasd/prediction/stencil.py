@@ -40,7 +40,7 @@ class StencilPredictor:
         batch: Samples read together.
     """
 
-    width: int = 17
+    width: int = 21
     ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
     slack: float = 0.001
     batch: int = 64
