@@ -154,7 +154,16 @@ def _attempt(
     started = time.perf_counter()
     group, coset_directions, rejected = stages.do(
         "cosets",
-        lambda: judge_cosets(setup, judged.algebra, cosets, search.tolerance, judged.weights, seed, shown),
+        lambda: judge_cosets(
+            setup,
+            judged.algebra,
+            cosets,
+            search.tolerance,
+            judged.weights,
+            seed,
+            shown,
+            undecided=any(d.decision == "cannot tell" for d in judged.dropped),
+        ),
     )
     seconds["cosets"] = time.perf_counter() - started
 

@@ -26,6 +26,8 @@ from atlasd.runtime.random import stream
 
 SIZES = (0.3, 0.6, 1.0, 1.5)
 """Sizes |t| at which generators are judged."""
+_MOST_BESIDE_DOUBT = 12
+"""The largest finite group that is claimed beside a generator that could not be decided."""
 _LISTED = 8
 """The most rejected components that are looked at again, to tell what is broken from what cannot be tested."""
 
@@ -105,8 +107,13 @@ def judge_cosets(
     weights: Tensor,
     seed: int,
     progress: Progress,
+    *,
+    undecided: bool = False,
 ) -> tuple[Group, list[Direction], list[Direction]]:
-    """Candidates, judged on held-out data like generators, then closed to a group whose products are tested."""
+    """Candidates, judged on held-out data like generators, then closed to a group whose products are tested.
+
+    With `undecided`, a generator could not be told from chance; many elements alone are then not claimed either.
+    """
     n = setup.problem.size
     identity = torch.eye(n, dtype=torch.float64)[None]
     if cosets is None or setup.gates.refusal() is not None:
@@ -135,7 +142,11 @@ def judge_cosets(
         return torch.tensor([d.decision == "symmetry" for d in judge(elements, len(elements))], dtype=torch.bool)
 
     group = Group.close(algebra, matrices[keep], accept=accept)
-    return group, judge(group.cosets, group.order), rejected
+    directions = judge(group.cosets, group.order)
+    if undecided and group.dimension == 0 and group.order > _MOST_BESIDE_DOUBT:
+        # So many elements are samples of a continuous group that the data could not settle, not a group of their own.
+        return Group(algebra, identity), directions[:1], rejected + directions[1:]
+    return group, directions, rejected
 
 
 def _named(direction: Direction, element: Tensor, membership: Membership) -> Direction:

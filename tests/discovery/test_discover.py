@@ -218,3 +218,10 @@ def test_an_action_that_does_not_fit_fields(fields, atlas, action, message):
 def test_bad_search(options, message):
     with pytest.raises(InputError, match=message):
         ad.SpectralSearch(**options)
+
+
+def test_many_turns_do_not_stand_in_for_an_undecided_rotation(exact):
+    x = exact.normal(600, 2)
+    found = ad.discover(x, x.square().sum(-1), progress=False)
+    assert found.group.name in ("O(2)", "trivial")
+    assert found.verdict.symmetric or found.verdict.reason.startswith("Cannot tell")
