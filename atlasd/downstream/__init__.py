@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from atlasd.downstream.grid_cnn import GroupConv2d as GroupConv2d
     from atlasd.downstream.grid_cnn import GroupPool as GroupPool
     from atlasd.downstream.grid_cnn import export as export
+    from atlasd.downstream.icosahedral import IcosahedralUNet as IcosahedralUNet
+    from atlasd.downstream.icosahedral_layers import HexConv as HexConv
+    from atlasd.downstream.icosahedral_layers import HexPool as HexPool
+    from atlasd.downstream.icosahedral_layers import HexUpsample as HexUpsample
+    from atlasd.downstream.icosahedral_projection import IcosahedralProjection as IcosahedralProjection
+    from atlasd.downstream.icosahedron import IcosahedralGrid as IcosahedralGrid
+    from atlasd.downstream.icosahedron import icosahedral_grid as icosahedral_grid
     from atlasd.downstream.kernels import kernel_basis as kernel_basis
     from atlasd.downstream.metric_gnn import EGNN as EGNN
     from atlasd.downstream.metric_gnn import AtlasGNN as AtlasGNN
@@ -36,6 +43,12 @@ _HOMES = {
     "GroupBatchNorm2d": "grid_cnn",
     "GroupConv2d": "grid_cnn",
     "GroupPool": "grid_cnn",
+    "HexConv": "icosahedral_layers",
+    "HexPool": "icosahedral_layers",
+    "HexUpsample": "icosahedral_layers",
+    "IcosahedralGrid": "icosahedron",
+    "IcosahedralProjection": "icosahedral_projection",
+    "IcosahedralUNet": "icosahedral",
     "LieGNN": "metric_gnn",
     "LorentzNet": "metric_gnn",
     "LorentzNetWithoutMetric": "metric_gnn",
@@ -44,6 +57,7 @@ _HOMES = {
     "circle": "representations",
     "export": "grid_cnn",
     "field_error": "checks",
+    "icosahedral_grid": "icosahedron",
     "kernel_basis": "kernels",
     "load_metric": "metrics",
     "regular": "representations",
