@@ -23,6 +23,9 @@ from atlasd.runtime.progress import Progress
 FEATURES = 600
 """The most weights of a stencil that is wider than it need be."""
 
+WORTH = 0.5
+"""Share of the square norm of a smaller stencil below which a larger one is taken."""
+
 _CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
 
 
@@ -31,7 +34,7 @@ class StencilPredictor:
     """Outputs as a weighted sum of the pixels around, one round stencil per chart.
 
     A stencil may be wider than the margin between the input and the output patch: outputs then count only where it
-    fits. Each chart takes the smallest radius, and then the strongest ridge, that cost no skill.
+    fits. Each chart takes the stencil of least norm that costs no skill, a wider one only where that is much less.
 
     Arguments:
         width: The largest width of the stencil in pixels, odd.
@@ -113,7 +116,7 @@ class StencilPredictor:
     def _choose(
         self, moments: _Moments, samples: Samples, held_out: Tensor, halves: list[int], shape: tuple[int, ...]
     ) -> tuple[_Stencil, int]:
-        """For every chart the smallest radius within the slack of the best, and then the strongest ridge."""
+        """For every chart the smoothest stencil within the slack of the best; a larger one must be much smoother."""
         recipes = [(half, ridge) for half in halves for ridge in self.ridges]
         solutions = [moments.solve(half, ridge) for half, ridge in recipes]  # each (K, F + 1, C')
         errors = torch.zeros(len(recipes), len(samples.atlas), dtype=torch.float64)
@@ -125,9 +128,14 @@ class StencilPredictor:
                 function = moments.stencil(solution, halves[-1], tuple(y.shape[3:]))
                 errors[i] += (function(x) - y).double().square().flatten(2).mean(-1).sum(0)
         allowed = errors <= errors.min(0).values + self.slack * len(held_out) * moments.pointwise_error()
-        rank = torch.arange(len(self.ridges)) - len(self.ridges) * torch.arange(len(halves))[:, None]
-        # What the data leave open is left smooth.
-        best = torch.where(allowed, rank.flatten()[:, None].double(), -math.inf).argmax(0)
+        norms = torch.stack([solution[:, :-1].square().sum((1, 2)) for solution in solutions])
+        norms = torch.where(allowed, norms, math.inf).unflatten(0, (len(halves), -1))
+        least, ridge = norms.min(1)  # (H, K): what the data leave open is left smooth
+        taken = torch.zeros(len(samples.atlas), dtype=torch.long)
+        for row in range(1, len(halves)):
+            current = least.gather(0, taken[None])[0]
+            taken = torch.where(least[row] < WORTH * current, row, taken)
+        best = taken * len(self.ridges) + ridge.gather(0, taken[None])[0]
         half = max(recipes[int(i)][0] for i in best)
         chosen = torch.stack([solutions[int(i)][k] for k, i in enumerate(best)])
         return moments.stencil(chosen, half, shape), half
