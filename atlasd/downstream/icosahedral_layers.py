@@ -86,10 +86,11 @@ class HexConv(nn.Module):
 
     def _scalars(self, x: Tensor, grid: IcosahedralGrid) -> Tensor:
         """The mean over orientations, without laying them out."""
-        kernel = self._kernel()[:, :, 0]
-        centre, ring = kernel[..., 0], kernel[..., 1:].mean(-1)
         around = gathered(x, "ring", self.resolution, self.stride)
         here = x[..., : _outgoing(grid, self.stride)]
+        if self.flat:
+            return torch.einsum("oc,bcn->bon", self.weight[:, :, 0, 0], here + around)
+        centre, ring = self.weight[:, :, 0, 0], self.weight[:, :, 0, 1:].mean(-1)
         return torch.einsum("oc,bcn->bon", torch.cat([centre, ring], 1), torch.cat([here, around], 1))
 
     def _oriented(self, x: Tensor, grid: IcosahedralGrid) -> Tensor:

@@ -93,6 +93,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "digits on a sphere, turned beyond the training data: CNNs with the discovered group against a plain one",
         "atlasd.experiments.sphere_mnist_downstream",
     ),
+    Experiment(
+        "climate-downstream",
+        "cyclones and rivers on an icosahedral grid: a network with SO(2) against a flat one with GL+(2)",
+        "atlasd.experiments.climate_downstream",
+    ),
 )
 
 OWN = Experiment("discover", "your own data: `atlasd discover FILE`", "atlasd.experiments.own")

@@ -24,6 +24,27 @@ _FIGURES: Mapping[str, Mapping[str, Any]] = {
     },
     "sphere-mnist": {"angle_deg": 1.46, "dimension": 1, "generator": [[-0.03, -1.0], [1.0, 0.02]], "spheres": 10_000},
     "sphere-mnist-downstream": {"plain": 0.6975, "C4": 0.9381, "spheres": 10_000, "epochs": 100},
+    "climate-downstream": {
+        "SO(2)": {
+            "parameters": 765_945,
+            "iou_bg": 0.9107,
+            "iou_tc": 0.1744,
+            "iou_ar": 0.3839,
+            "mean_iou": 0.4896,
+            "precision": 0.5983,
+            "recall": 0.6274,
+        },
+        "GL+(2)": {
+            "parameters": 111_321,
+            "iou_bg": 0.9086,
+            "iou_tc": 0.1720,
+            "iou_ar": 0.3790,
+            "mean_iou": 0.4865,
+            "precision": 0.5846,
+            "recall": 0.6344,
+        },
+        "human": {"iou_bg": 0.9137, "iou_tc": 0.2475, "iou_ar": 0.3467, "mean_iou": 0.5026},
+    },
     "arctan": {"identity": True, "half_turn": True, "top": 24, "note": "some variability between runs"},
 }
 
