@@ -42,10 +42,12 @@ _MAKE: dict[str, tuple[float, float, tuple[float, float, float, float, float]]] 
     "Z200": (11_740.0, 380.0, (0.0, 0.0, 0.0, 0.3, 0.7)),
     "ZBOT": (61.0, 4.0, (0.0, 0.0, 0.0, 0.0, 0.9)),
 }
-_LENGTHS = (2.8, 6.0)
+_LENGTHS = (3.2, 6.5)
 """Shortest and longest scale of the background, in 96ths of the height of the map."""
-_MOIST, _STEEP, _SLOPE = 0.0, 0.21, 0.06
-"""Moisture of moist air, and slopes of the pressure that count, in standard deviations per 96th of the height."""
+_MOIST, _STEEP, _STEERING = 0.0, 0.19, (0.15, 0.1)
+"""Moisture of moist air, the slope of the pressure that counts, and that of the steering flow.
+
+Moisture in standard deviations, slopes in standard deviations per 96th of the height of the map."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +84,8 @@ def synthetic_climate(
     - `affine`: by the sign of :math:`\partial_1 T \partial_2 P - \partial_2 T \partial_1 P`, the moisture that the
       pressure's wind brings. A linear motion g multiplies it by :math:`1 / \det g`: the symmetry is GL+(2).
     - `rotation`: by whether :math:`|\nabla P|` passes a limit: O(2), connected part SO(2).
-    - `none`: by whether either derivative of P passes a limit: no direction is like another, and no size.
+    - `none`: by whether :math:`|\nabla P - s|` passes a limit, s a steering flow: a disc off the centre, which no
+      linear motion but a mirror takes to itself.
     - `events`: cyclones and rivers themselves, as people would draw them.
     - `background`: nothing was seen by anybody.
 
@@ -148,7 +151,7 @@ def _texture(
     low, high = (math.log(unit * v) for v in lengths)
     draws = torch.rand(count, 2, generator=generator)
     size = (low + (high - low) * draws[:, 0]).exp()
-    stretch = 0.35 * torch.randn(count, generator=generator)
+    stretch = 0.3 * torch.randn(count, generator=generator)
     angle = math.pi * draws[:, 1]
     k = 2 * math.pi * torch.stack(torch.meshgrid(rows, columns, indexing="ij"))  # (2, H, W/2)
     c, s = angle.cos()[:, None, None], angle.sin()[:, None, None]
@@ -217,12 +220,7 @@ def _classes(symmetry: Rule, field: Tensor, drawn: Tensor, generator: torch.Gene
     if symmetry == "affine":
         m = [gradient(moisture, axis) for axis in (0, 1)]
         first = m[0] * p[1] - m[1] * p[0] > 0
-        second = ~first
-    elif symmetry == "rotation":
-        first = p[0].square() + p[1].square() > _STEEP * _STEEP
-        second = ~first
     else:
-        first = p[0] > _SLOPE
-        second = ~first & (p[1] > _SLOPE)
-    seen = torch.where(first, 1, torch.where(second, 2, 0))
-    return torch.where(moisture > _MOIST, seen, 0)
+        steering = _STEERING if symmetry == "none" else (0.0, 0.0)
+        first = sum((p[axis] - steering[axis]).square() for axis in (0, 1)) > _STEEP * _STEEP
+    return torch.where(moisture > _MOIST, torch.where(first, 1, 2), 0)
