@@ -42,12 +42,10 @@ _MAKE: dict[str, tuple[float, float, tuple[float, float, float, float, float]]] 
     "Z200": (11_740.0, 380.0, (0.0, 0.0, 0.0, 0.3, 0.7)),
     "ZBOT": (61.0, 4.0, (0.0, 0.0, 0.0, 0.0, 0.9)),
 }
-_LENGTHS = (3.2, 6.5)
+_LENGTHS = (4.5, 8.0)
 """Shortest and longest scale of the background, in 96ths of the height of the map."""
-_MOIST, _STEEP, _STEERING = 0.0, 0.19, (0.15, 0.1)
-"""Moisture of moist air, the slope of the pressure that counts, and that of the steering flow.
-
-Moisture in standard deviations, slopes in standard deviations per 96th of the height of the map."""
+_STEEP, _STEERING = 0.15, (0.12, 0.08)
+"""Slope of moisture and pressure that counts, and that of the steering flow, in spreads per 96th of the height."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,14 +76,15 @@ def synthetic_climate(
     r"""Draws maps with their labels.
 
     Moisture T, pressure P and winds are smooth fields of many scales and shapes, with cyclones (moist, warm, low
-    pressure, a vortex) and rivers (long moist filaments) in them. Moist air is given a class by a rule whose local
-    symmetry is known; p are pixels, and all variables are scalars:
+    pressure, a vortex) and rivers (long moist filaments) in them. Two yes-or-no rules on derivatives give the classes:
+    the first says where something is, the second what. Their local symmetry is known; all variables are scalars:
 
-    - `affine`: by the sign of :math:`\partial_1 T \partial_2 P - \partial_2 T \partial_1 P`, the moisture that the
-      pressure's wind brings. A linear motion g multiplies it by :math:`1 / \det g`: the symmetry is GL+(2).
-    - `rotation`: by whether :math:`|\nabla P|` passes a limit: O(2), connected part SO(2).
-    - `none`: by whether :math:`|\nabla P - s|` passes a limit, s a steering flow: a disc off the centre, which no
-      linear motion but a mirror takes to itself.
+    - `affine`: by the signs of the brackets {T, U} and {T, P}, such as
+      :math:`\partial_1 T \partial_2 P - \partial_2 T \partial_1 P`, the moisture that the pressure's wind brings. A
+      linear motion g multiplies them by :math:`1 / \det g`: the symmetry is GL+(2).
+    - `rotation`: by whether :math:`|\nabla T|` and :math:`|\nabla P|` pass a limit: O(2), connected part SO(2).
+    - `none`: by whether :math:`|\nabla T - s|` and :math:`|\nabla P - s|` do, s a steering flow: discs off the centre,
+      which no linear motion but a mirror takes to themselves.
     - `events`: cyclones and rivers themselves, as people would draw them.
     - `background`: nothing was seen by anybody.
 
@@ -151,7 +150,7 @@ def _texture(
     low, high = (math.log(unit * v) for v in lengths)
     draws = torch.rand(count, 2, generator=generator)
     size = (low + (high - low) * draws[:, 0]).exp()
-    stretch = 0.3 * torch.randn(count, generator=generator)
+    stretch = 0.25 * torch.randn(count, generator=generator)
     angle = math.pi * draws[:, 1]
     k = 2 * math.pi * torch.stack(torch.meshgrid(rows, columns, indexing="ij"))  # (2, H, W/2)
     c, s = angle.cos()[:, None, None], angle.sin()[:, None, None]
@@ -208,19 +207,17 @@ def _weather(shape: tuple[int, int], generator: torch.Generator) -> tuple[Tensor
 
 def _classes(symmetry: Rule, field: Tensor, drawn: Tensor, generator: torch.Generator) -> Tensor:
     """The class of every pixel, `(H, W)`."""
-    moisture, pressure = field[0], field[3]
     if symmetry == "background":
-        return torch.zeros_like(moisture, dtype=torch.long)
+        return torch.zeros_like(field[0], dtype=torch.long)
     if symmetry == "events":
         taste = (0.1 * torch.randn(2, generator=generator)).exp()  # some draw larger outlines than others
         river = torch.where(drawn[1] > 0.45 * taste[1], 2, 0)
         return torch.where(drawn[0] > 0.35 * taste[0], 1, river)
     unit = field.shape[-2] / 96
-    p = [unit * gradient(pressure, axis) for axis in (0, 1)]
+    m, u, p = ([unit * gradient(field[k], axis) for axis in (0, 1)] for k in (0, 1, 3))
     if symmetry == "affine":
-        m = [gradient(moisture, axis) for axis in (0, 1)]
-        first = m[0] * p[1] - m[1] * p[0] > 0
+        event, first = (m[0] * other[1] - m[1] * other[0] > 0 for other in (u, p))
     else:
-        steering = _STEERING if symmetry == "none" else (0.0, 0.0)
-        first = sum((p[axis] - steering[axis]).square() for axis in (0, 1)) > _STEEP * _STEEP
-    return torch.where(moisture > _MOIST, torch.where(first, 1, 2), 0)
+        s = _STEERING if symmetry == "none" else (0.0, 0.0)
+        event, first = ((d[0] - s[0]).square() + (d[1] - s[1]).square() > _STEEP * _STEEP for d in (m, p))
+    return torch.where(event, torch.where(first, 1, 2), 0)

@@ -94,6 +94,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "atlasd.experiments.sphere_mnist_downstream",
     ),
     Experiment(
+        "climate",
+        "cyclones and atmospheric rivers: GL+(2) in every chart, or what the labels leave of it",
+        "atlasd.experiments.climate",
+    ),
+    Experiment(
         "climate-downstream",
         "cyclones and rivers on an icosahedral grid: a network with SO(2) against a flat one with GL+(2)",
         "atlasd.experiments.climate_downstream",

@@ -45,6 +45,7 @@ _FIGURES: Mapping[str, Mapping[str, Any]] = {
         },
         "human": {"iou_bg": 0.9137, "iou_tc": 0.2475, "iou_ar": 0.3467, "mean_iou": 0.5026},
     },
+    "climate": {"group": "GL+(2)", "dimension": 4, "note": "read off four generators of comparable size"},
     "arctan": {"identity": True, "half_turn": True, "top": 24, "note": "some variability between runs"},
 }
 

@@ -115,7 +115,7 @@ class ChartCGNet(nn.Module):
     ) -> None:
         super().__init__()
         self.shape = tuple(shape)
-        self.charts = nn.ModuleList(_CGNet(channels, classes, tuple(widths), tuple(blocks)) for _ in range(charts))
+        self.charts = nn.ModuleList(_CGNet(channels, classes, widths, blocks) for _ in range(charts))
         self.register_buffer("shift", torch.zeros(charts, channels))
         self.register_buffer("scale", torch.ones(charts, channels))
         with torch.no_grad():

@@ -29,10 +29,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.discovery.result import ChartFinding, Discovery
+from atlasd.report.motions import draw_actions
 from atlasd.report.spheres import draw_spheres
 from atlasd.runtime.files import write_atomically
 
-NAMES = ("generators", "cosets", "structure", "spectrum", "charts", "fields", "spheres", "curves")
+NAMES = ("generators", "cosets", "structure", "spectrum", "charts", "fields", "spheres", "actions", "curves")
 _MOST_MATRICES = 32
 _BLUE, _RED, _GREY = "#2166ac", "#b2182b", "#666666"
 
@@ -226,6 +227,8 @@ def draw_discovery(discovery: Discovery, fields: Mapping[str, Tensor] | None = N
         figures["fields"] = draw_fields(fields)
     if "spheres" in fields:
         figures["spheres"] = draw_spheres(fields["spheres"])
+    if "actions" in fields:
+        figures["actions"] = draw_actions(fields["actions"])
     if discovery.curves:
         figures["curves"] = draw_curves(discovery.curves)
     return figures

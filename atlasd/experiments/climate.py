@@ -1,0 +1,217 @@
+"""Cyclones and atmospheric rivers: which linear motions of the weather in a chart move its labels along."""
+
+from __future__ import annotations
+
+__all__ = ["CONFIG", "ClimateConfig", "climate_atlas", "run"]
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.group import Group
+from atlasd.algebra.known_algebras import gl, so
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.datasets.climate import open_climate
+from atlasd.datasets.climate_samples import DISCOVERY, climate_samples
+from atlasd.datasets.climate_synthetic import CLASSES, synthetic_climate
+from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.discover import discover, discover_connected
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.discovery.result import Discovery
+from atlasd.discovery.spectral import SpectralSearch
+from atlasd.discovery.verdict import MINIMUM_SKILL
+from atlasd.experiments.climate_classes import class_findings, pictures
+from atlasd.experiments.config import Config, option
+from atlasd.experiments.heat import span_angle
+from atlasd.experiments.paper import paper_figures
+from atlasd.experiments.record import Extras
+from atlasd.geometry.actions import GridAction
+from atlasd.geometry.atlas import Atlas
+from atlasd.prediction.cgnet import CGNetPredictor
+from atlasd.prediction.fit import fit_recipe
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
+from atlasd.prediction.samples import Samples, split_indices
+from atlasd.prediction.second_order import SecondOrderPredictor
+from atlasd.prediction.stored import Stored
+from atlasd.runtime.executor import current_workers
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.random import stream
+
+SIZES = (0.3, 0.6, 1.0)
+"""Sizes |t| of the search and of the verdict: beyond, little of a chart is left to compare."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClimateConfig(Config):
+    """Settings of the climate experiment."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "cpu": {},
+        "paper": {"rows": 768, "samples": 400, "predictor": "cgnet", "search": "gradient", "generators": 4},
+    }
+
+    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
+    data: str = option("", "folder of ClimateNet's files; synthetic maps by default")
+    symmetry: Literal["affine", "rotation", "none", "events", "background"] = option(
+        "affine", "local symmetry of the labels of synthetic maps"
+    )
+    samples: int = option(250, "synthetic maps", least=30)
+    rows: int = option(96, "rows of synthetic maps; half as many more columns", least=64)
+    missing: Literal["refuse", "fill"] = option("refuse", "what to do about missing values")
+    predictor: Literal["second-order", "cgnet"] = option("second-order", "what is fitted to each chart")
+    winds: Literal["scalar", "vector"] = option("scalar", "how winds move: as scalars, as in the paper, or turned")
+    search: Literal["spectral", "gradient"] = option("spectral", "by values at finite size, or the paper's")
+    generators: int | Literal["auto"] = option("auto", "how many generators, or auto to find out", least=1, most=4)
+    search_samples: int = option(24, "maps that the spectral search looks at", least=8)
+    growth: float = option(5.0, "growth factor of the gradient search", least=0)
+    epochs: int = option(30, "passes of the gradient search and of CGNet over the data", least=1)
+    learning_rate: float = option(1e-3, "learning rate of the gradient search", least=1e-12)
+    cosets: bool = option(False, "look for mirrors too")
+    tolerance: float = option(0.2, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
+
+
+CONFIG = ClimateConfig
+
+
+def run(config: ClimateConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Reads or draws the maps, fits a predictor to each chart, and asks for the local symmetry."""
+    x, y = _maps(config, seed, progress)
+    atlas = climate_atlas((x.shape[-2], x.shape[-1]))
+    action = GridAction(rho_in=_turned_winds if config.winds == "vector" else None)
+    samples = Samples.check(x, y, atlas)
+    # Fitted here and handed on: the figures and the classes look at the same predictor.
+    train, search, test = split_indices(len(samples), stream(seed, "split"))
+    fitted = fit_recipe(_predictor(config), samples, train, search, seed=seed, progress=progress)
+    options: dict[str, Any] = {
+        "atlas": atlas, "action": action, "predictor": _Ready(fitted), "search": _search(config), "seed": seed,
+    }  # fmt: skip
+    if config.cosets:
+        found = discover(x, y, **options, cosets=CosetSearch(), progress=progress)
+    else:
+        found = discover_connected(x, y, **options, progress=progress)
+    rows = class_findings(fitted, samples, test[:12], action, CLASSES, seed=seed)
+    found = _judged_by_class(found, rows)
+    radii = atlas.radii
+    assert radii is not None
+    fields = {
+        "input": samples.x[test[:1]][0],
+        "output": y[test[:1]].float(),
+        "radii": torch.tensor(radii, dtype=torch.float64),
+        "actions": pictures(fitted, samples, test, action),
+    }
+    metrics = {
+        "group": found.group.name,
+        "dimension": found.group.dimension,
+        "angle_so2_deg": span_angle(found.algebra, so(2)),
+        "angle_gl2_deg": span_angle(found.algebra, gl(2)),
+        "rows": rows,
+    }
+    return found, Extras(metrics, paper_figures("climate"), fields)
+
+
+def climate_atlas(shape: tuple[int, int]) -> Atlas:
+    """The paper's four overlapping charts, in the same proportion on any grid: radii 200 and 150 of 768 rows.
+
+    Example:
+        >>> climate_atlas((768, 1152)).radii, climate_atlas((96, 144)).radii
+        ((200, 150), (25, 19))
+    """
+    height, width = shape
+    centres = [(round(share * height), round(width / 2)) for share in (0.35, 0.45, 0.55, 0.65)]
+    return Atlas.at(centres, round(200 * height / 768), round(150 * height / 768))
+
+
+class _Ready:
+    """A recipe that has been carried out."""
+
+    together = True
+
+    def __init__(self, fitted: FittedPredictor) -> None:
+        self.fitted = fitted
+
+    def __repr__(self) -> str:
+        return self.fitted.kind
+
+    def fit(
+        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
+    ) -> FittedPredictor:
+        return self.fitted
+
+
+def _turned_winds(g: Tensor) -> Tensor:
+    """TMQ and PSL stay; (U850, V850) is a vector, eastward along columns and northward against rows."""
+    rho = torch.zeros(*g.shape[:-2], 4, 4, dtype=g.dtype)
+    rho[..., 0, 0] = rho[..., 3, 3] = 1.0
+    # (U, V) = (column, -row): the same matrix in that order.
+    rho[..., 1, 1], rho[..., 1, 2] = g[..., 1, 1], -g[..., 1, 0]
+    rho[..., 2, 1], rho[..., 2, 2] = -g[..., 0, 1], g[..., 0, 0]
+    return rho
+
+
+def _maps(config: ClimateConfig, seed: int, progress: Progress) -> tuple[Tensor | Stored, Tensor | Stored]:
+    if config.data:
+        folder = open_climate(Path(config.data), missing=config.missing)
+        progress.say(f"{len(folder)} maps of {folder.shape[0]} x {folder.shape[1]} in {folder.path}")
+        return climate_samples(folder, current_workers().scratch(), progress)
+    progress.say(f"drawing {config.samples} maps")
+    shape = (config.rows, config.rows * 3 // 2)
+    maps = synthetic_climate(
+        config.samples,
+        generator=stream(seed, "climate", "maps"),
+        symmetry=config.symmetry,
+        shape=shape,
+        variables=DISCOVERY,
+    )
+    mean, spread = maps.x.mean((0, 2, 3), keepdim=True), maps.x.std((0, 2, 3), keepdim=True)
+    return (maps.x - mean) / spread, maps.labels[:, 0]
+
+
+def _predictor(config: ClimateConfig) -> PredictorSpec:
+    if config.predictor == "second-order":
+        return SecondOrderPredictor()
+    return CGNetPredictor(schedule=replace(CGNetPredictor().schedule, epochs=config.epochs, patience=config.epochs))
+
+
+def _search(config: ClimateConfig) -> SpectralSearch | GradientSearch:
+    if config.search == "spectral":
+        return SpectralSearch(
+            generators=None if config.generators == "auto" else config.generators,
+            tolerance=config.tolerance,
+            sizes=SIZES,
+            samples=config.search_samples,
+            starts=6,
+            derivatives=False,
+            judged=SIZES,
+        )
+    return GradientSearch(
+        generators=config.generators,
+        growth=config.growth,
+        loss="cross_entropy",
+        epochs=config.epochs,
+        learning_rate=config.learning_rate,
+        tolerance=config.tolerance,
+        judged=SIZES,
+    )
+
+
+def _judged_by_class(found: Discovery, rows: list[dict[str, Any]]) -> Discovery:
+    """The verdict with what its classes say; nothing is claimed where no class but the background was learned."""
+    verdict = found.verdict
+    events = [r for r in rows[1:] if r["share"] > 1e-4 and r["skill"] >= MINIMUM_SKILL]
+    if not events:
+        share = f"{rows[0]['share']:.1%} of the labels are background"
+        learned = ", ".join(f"{r['class']} {r['share']:.1%} of them with skill {r['skill']:.2f}" for r in rows[1:])
+        reason = f"Cannot tell: {share} and nothing else was learned ({learned}), so that nothing can be tested."
+        nothing = replace(verdict, symmetric=False, reason=reason, directions=(), cosets=())
+        empty = LieAlgebra(torch.zeros(0, 2, 2, dtype=torch.float64))
+        return replace(found, group=Group(empty, torch.eye(2, dtype=torch.float64)[None]), verdict=nothing)
+    words = []
+    for r in events:
+        worst = max(r["errors"])
+        control = f", {max(r['untrained']):.2f} untrained" if r["untrained"] else ""
+        words.append(f"{r['class']} skill {r['skill']:.2f}, largest error under GL+(2) {worst:.2f}{control}")
+    return replace(found, verdict=replace(verdict, reason=f"{verdict.reason} By class: {'; '.join(words)}."))
