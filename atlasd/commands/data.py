@@ -29,7 +29,8 @@ def data(
     if name is None:
         width = max(len(key) for key in REGISTRY)
         for key, each in REGISTRY.items():
-            there = all((data_directory(key) / file.name).is_file() for file in each.files)
+            names = [*(file.name for file in each.files), *(folder for folder, _ in each.folders)]
+            there = all((data_directory(key) / name).exists() for name in names)
             typer.echo(f"{key:<{width}}  {each.description}; {each.licence}, {each.source}{'; here' if there else ''}")
         typer.echo(f"{'jets':<{width}}  jets generated with Pythia and FastJet, in the form of top-tagging")
         return

@@ -8,6 +8,7 @@ import difflib
 import hashlib
 import http.client
 import os
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -48,6 +49,7 @@ class RemoteData:
         licence: Under which they are given.
         source: A page about them.
         files: What they consist of.
+        folders: Folders of more files, by name and address of a page that links to them.
     """
 
     name: str
@@ -55,10 +57,12 @@ class RemoteData:
     licence: str
     source: str
     files: tuple[RemoteFile, ...]
+    folders: tuple[tuple[str, str], ...] = ()
 
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 _TOP = "https://zenodo.org/records/2603256"
+_CLIMATE = "https://portal.nersc.gov/project/ClimateNet/climatenet_new"
 
 REGISTRY: dict[str, RemoteData] = {
     data.name: data
@@ -88,6 +92,14 @@ REGISTRY: dict[str, RemoteData] = {
                 RemoteFile("val.h5", f"{_TOP}/files/val.h5", "md5:dca4b7248027618f041f9baa86d360fc", 347_378_076),
                 RemoteFile("test.h5", f"{_TOP}/files/test.h5", "md5:13163479dee30a5fe546e4536cc3d04d", 347_849_376),
             ),
+        ),
+        RemoteData(
+            "climate",
+            "ClimateNet: 459 labelled maps of cyclones and atmospheric rivers (about 30 GB)",
+            "as its page says",
+            "https://portal.nersc.gov/project/ClimateNet",
+            (),
+            tuple((split, f"{_CLIMATE}/{split}/") for split in ("train", "test")),
         ),
     )
 }
@@ -131,13 +143,31 @@ def fetch(
     Returns:
         The paths of the files.
     """
-    names = [file.name for file in data.files]
+    files = (*data.files, *(file for folder in data.folders for file in _linked(*folder)))
+    names = [file.name for file in files]
     for name in only:
         if name not in names:
             raise InputError(f"`only` must name files of {data.name} ({', '.join(names)}), got {name!r}.")
     folder = data_directory(data.name) if directory is None else directory
     shown = progress or Silent()
-    return [_fetch_file(file, folder / file.name, shown) for file in data.files if not only or file.name in only]
+    return [_fetch_file(file, folder / file.name, shown) for file in files if not only or file.name in only]
+
+
+def _linked(folder: str, url: str) -> list[RemoteFile]:
+    """The netCDF files that a page links to."""
+    request = urllib.request.Request(url, headers={"User-Agent": "atlasd"})
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
+            page = response.read().decode(errors="replace")
+    except (OSError, http.client.HTTPException) as error:
+        cause = " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__
+        raise DataError(
+            f"`{url}` could not be read ({cause}); run again where there is a network, or copy the files by hand."
+        ) from error
+    names = sorted(set(re.findall(r"href=[\"']?([\w.-]+\.nc)\b", page)))
+    if not names:
+        raise DataError(f"`{url}` must link to netCDF files, got none; copy the files by hand.")
+    return [RemoteFile(f"{folder}/{name}", f"{url}{name}") for name in names]
 
 
 def _fetch_file(file: RemoteFile, path: Path, progress: Progress) -> Path:

@@ -23,6 +23,12 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         wanted = self.headers.get("Range")
         self.asked.append((self.path, wanted))
+        if self.path == "/folder/":
+            page = b"<a href='../'>up</a> <a href=\"a_1.nc\">a_1.nc</a> <a href=\"b.nc\">b.nc</a> <a href='c.txt'>c</a>"
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(page)
+            return
         if self.path == "/none":
             self.send_error(404)
             return
@@ -137,3 +143,15 @@ def test_reference_files_have_checksums():
     assert [f.name for f in files] == ["train.h5", "val.h5", "test.h5"]
     assert all(f.checksum and f.size and f.url.startswith("https://zenodo.org/records/2603256/") for f in files)
     assert fetching._TIMEOUT < 60
+
+
+def test_folders_are_read_from_the_page_that_links_to_them(server, tmp_path):
+    thing = RemoteData("thing", "a thing", "CC0", server, (), (("train", f"{server}/folder/"),))
+    paths = fetch(thing, tmp_path)
+    assert [str(p.relative_to(tmp_path)) for p in paths] == ["train/a_1.nc", "train/b.nc"]
+    assert paths[0].read_bytes() == CONTENT
+    with pytest.raises(DataError, match=r"could not be read .*; run again where there is a network"):
+        fetch(RemoteData("thing", "a thing", "CC0", server, (), (("train", f"{server}/none"),)), tmp_path)
+    with pytest.raises(DataError, match="must link to netCDF files, got none"):
+        fetch(RemoteData("thing", "a thing", "CC0", server, (), (("train", f"{server}/whole"),)), tmp_path)
+    assert [folder for folder, _ in REGISTRY["climate"].folders] == ["train", "test"]
