@@ -64,8 +64,8 @@ class HexConv(nn.Module):
         self.resolution, self.stride, self.flat = resolution, stride, flat
         self.in_field, self.out_field = in_field, out_field
         places = 6 if in_field == "regular" else 1
-        # What a scalar output keeps of a kernel is its mean over the ring: the bound is that of the seven weights.
-        bound = math.sqrt(3 / (7 * places * in_channels))
+        # On smooth fields a flat kernel adds up seven times the same: it starts smaller, and as large in what it gives.
+        bound = math.sqrt(3 / ((49 if flat else 7) * places * in_channels))
         shape = (out_channels, in_channels, places, 1 if flat else 7)
         self.weight = nn.Parameter((2 * torch.rand(shape, generator=generator) - 1) * bound)
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None

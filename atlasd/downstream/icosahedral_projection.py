@@ -79,10 +79,7 @@ class IcosahedralProjection:
     def labels_to_grid(self, labels: Tensor) -> Tensor:
         """Classes at the vertices, `(*, N)`, of a map `(*, H, W)`: those of the nearest row and column."""
         self._check_map(labels)
-        latitude, longitude = _angles(self.grid.points)
-        row = (latitude[:, None] - self.latitudes).abs().argmin(-1)
-        apart = (longitude[:, None] - self.longitudes + 180) % 360 - 180
-        return labels.flatten(-2)[..., row * len(self.longitudes) + apart.abs().argmin(-1)]
+        return labels.flatten(-2)[..., self._nearest]
 
     def labels_to_map(self, labels: Tensor) -> Tensor:
         """Classes on the map, `(*, H, W)`, of classes at the vertices, `(*, N)`: those of the nearest vertex."""
@@ -143,6 +140,16 @@ class IcosahedralProjection:
             [(1 - down) * (1 - right_share), (1 - down) * right_share, down * (1 - right_share), down * right_share], -1
         )
         return index, weight
+
+    @cached_property
+    def _nearest(self) -> Tensor:
+        """The pixel whose row and column are nearest to every vertex, `(N,)`."""
+        latitude, longitude = _angles(self.grid.points)
+        height, width = self.shape
+        row = torch.searchsorted(-(self._falling[1:] + self._falling[:-1]) / 2, -latitude)
+        row = row if self.latitudes[0] > self.latitudes[-1] else height - 1 - row
+        column = ((longitude - self.longitudes[0]) * width / 360).round().long() % width
+        return row * width + column
 
     @cached_property
     def _to_map(self) -> tuple[Tensor, Tensor]:

@@ -126,6 +126,18 @@ def test_classes_go_there_and_back():
     assert float((projection.labels_to_map(there) == labels).double().mean()) > 0.95
 
 
+@pytest.mark.parametrize("rows", [torch.linspace(90, -90, 33), torch.linspace(-85, 85, 35)])
+def test_classes_are_those_of_the_nearest_pixel(rows):
+    columns = torch.arange(64) * 360 / 64 - 180
+    projection = IcosahedralProjection(2, rows, columns)
+    x, y, z = projection.grid.points.unbind(-1)
+    row = (torch.rad2deg(torch.asin(z))[:, None] - rows).abs().argmin(-1)
+    column = ((torch.rad2deg(torch.atan2(y, x))[:, None] - columns + 180) % 360 - 180).abs().argmin(-1)
+    found = projection.labels_to_grid(torch.arange(len(rows) * 64).reshape(len(rows), 64))
+    assert float((found == row * 64 + column).double().mean()) > 0.9  # but for those just between two
+    assert int((found // 64 - row).abs().max()) <= 1
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -163,3 +163,10 @@ def test_higher_harmonics_are_near(name):
     exact = harmonic(projection.grid.points, 4)
     error = (projection.to_grid(on_map(*GRIDS[name], 4)) - exact).abs().max() / exact.abs().max()
     assert 1e-6 < float(error) < 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flat", [False, True])
+def test_the_papers_network_commutes_with_the_rotations(flat):
+    network = IcosahedralUNet(flat=flat, generator=stream(0, "weights")).eval()
+    assert worst(network, field("scalar", 6, channels=16)[:1], 6, 6) < 1e-5
