@@ -204,8 +204,8 @@ class MomentPredictor:
     Example:
         >>> from atlasd.prediction.fit import fit_predictor
         >>> x = torch.randn(500, 2, 3, generator=torch.Generator().manual_seed(0))
-        >>> dot = (x[:, 0] * x[:, 1]).sum(-1)
-        >>> fit_predictor(x, dot, predictor=MomentPredictor()).skill > 0.99
+        >>> square = x.sum(1).square().sum(-1)
+        >>> fit_predictor(x, square, predictor=MomentPredictor()).skill > 0.99
         True
     """
 
