@@ -7,6 +7,7 @@ __all__ = ["CONFIG", "ClimateConfig", "climate_atlas", "run"]
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -37,12 +38,11 @@ from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
 from atlasd.prediction.samples import Samples, split_indices
 from atlasd.prediction.second_order import SecondOrderPredictor
 from atlasd.prediction.stored import Stored
-from atlasd.runtime.executor import current_workers
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
-SIZES = (0.3, 0.6, 1.0)
-"""Sizes |t| of the search and of the verdict: beyond, little of a chart is left to compare."""
+SIZES = (0.3, 0.6)
+"""Sizes |t| of the search and of the verdict: beyond, a chart holds less weather of scales that were fitted to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +66,12 @@ class ClimateConfig(Config):
     winds: Literal["scalar", "vector"] = option("scalar", "how winds move: as scalars, as in the paper, or turned")
     search: Literal["spectral", "gradient"] = option("spectral", "by values at finite size, or the paper's")
     generators: int | Literal["auto"] = option("auto", "how many generators, or auto to find out", least=1, most=4)
-    search_samples: int = option(24, "maps that the spectral search looks at", least=8)
+    search_samples: int = option(16, "maps that the spectral search looks at", least=8)
     growth: float = option(5.0, "growth factor of the gradient search", least=0)
     epochs: int = option(30, "passes of the gradient search and of CGNet over the data", least=1)
     learning_rate: float = option(1e-3, "learning rate of the gradient search", least=1e-12)
     cosets: bool = option(False, "look for mirrors too")
-    tolerance: float = option(0.2, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
+    tolerance: float = option(0.08, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
 
 
 CONFIG = ClimateConfig
@@ -79,7 +79,12 @@ CONFIG = ClimateConfig
 
 def run(config: ClimateConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Reads or draws the maps, fits a predictor to each chart, and asks for the local symmetry."""
-    x, y = _maps(config, seed, progress)
+    with TemporaryDirectory(prefix="atlasd-climate-") as scratch:
+        return _run(config, seed, progress, Path(scratch))
+
+
+def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) -> tuple[Discovery, Extras]:
+    x, y = _maps(config, seed, progress, scratch)
     atlas = climate_atlas((x.shape[-2], x.shape[-1]))
     action = GridAction(rho_in=_turned_winds if config.winds == "vector" else None)
     samples = Samples.check(x, y, atlas)
@@ -152,11 +157,13 @@ def _turned_winds(g: Tensor) -> Tensor:
     return rho
 
 
-def _maps(config: ClimateConfig, seed: int, progress: Progress) -> tuple[Tensor | Stored, Tensor | Stored]:
+def _maps(
+    config: ClimateConfig, seed: int, progress: Progress, scratch: Path
+) -> tuple[Tensor | Stored, Tensor | Stored]:
     if config.data:
         folder = open_climate(Path(config.data), missing=config.missing)
         progress.say(f"{len(folder)} maps of {folder.shape[0]} x {folder.shape[1]} in {folder.path}")
-        return climate_samples(folder, current_workers().scratch(), progress)
+        return climate_samples(folder, scratch, progress)
     progress.say(f"drawing {config.samples} maps")
     shape = (config.rows, config.rows * 3 // 2)
     maps = synthetic_climate(

@@ -43,10 +43,10 @@ class SecondOrderPredictor:
 
     width: int = 5
     components: int = 6
-    pixels: int = 30_000
+    pixels: int = 12_000
     penalty: float = 2e-3
     kept: int = 40
-    iterations: int = 100
+    iterations: int = 60
 
     def fit(
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
