@@ -218,7 +218,7 @@ def _judged_by_class(found: Discovery, rows: list[dict[str, Any]]) -> Discovery:
         return replace(found, group=Group(empty, torch.eye(2, dtype=torch.float64)[None]), verdict=nothing)
     words = []
     for r in events:
-        worst = max(r["errors"])
+        worst = max(r["errors"], default=float("nan"))
         control = f", {max(r['untrained']):.2f} untrained" if r["untrained"] else ""
         words.append(f"{r['class']} skill {r['skill']:.2f}, largest error under GL+(2) {worst:.2f}{control}")
     return replace(found, verdict=replace(verdict, reason=f"{verdict.reason} By class: {'; '.join(words)}."))

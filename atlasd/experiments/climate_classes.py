@@ -43,8 +43,8 @@ def class_findings(
         seed: Seed of the untrained predictor.
 
     Returns:
-        Rows with `class`, `share`, `skill`, `spread`, `error` (the largest and the smallest of four generators, and
-        all of them) and `untrained`, the same for random weights.
+        Rows with `class`, `share`, `skill`, `spread`, `errors` of the four generators, and `untrained`, the same for
+        random weights; both are empty where the probability is constant.
     """
     x, y = samples.inputs(index), samples.targets(index)
     basis = [scaled(a) for a in gl(2).basis.double()]
@@ -59,14 +59,15 @@ def class_findings(
         share = float(there.mean())
         p = chances[:, :, c].double() if c < chances.shape[2] else torch.zeros_like(there)
         variance = share * (1 - share)
+        told = float(p.std()) > 1e-4  # the errors of a constant are rounding
         rows.append(
             {
                 "class": name,
                 "share": share,
                 "skill": 1 - float((p - there).square().mean()) / variance if variance > 1e-6 else 0.0,
                 "spread": float(p.std()),
-                "errors": errors[:, c].tolist() if c < chances.shape[2] else [],
-                "untrained": control[:, c].tolist() if control is not None and c < chances.shape[2] else [],
+                "errors": errors[:, c].tolist() if told else [],
+                "untrained": control[:, c].tolist() if told and control is not None else [],
             }
         )
     return rows
