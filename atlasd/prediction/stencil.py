@@ -45,7 +45,7 @@ class StencilPredictor:
 
     width: int = 21
     ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-    slack: float = 0.001
+    slack: float = 0.003
     batch: int = 64
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class StencilPredictor:
                     "`in_radius` must exceed `out_radius` for a stencil to see its neighbours, "
                     f"got {radii[0]} and {radii[1]}."
                 )
-            least, most = min(most, room), min(most, max(room, radii[0] // 2 + 1))
+            least, most = min(most, room), min(most, max(room, 3 * radii[0] // 7))
         halves = sorted({least, (least + most) // 2, most})
         channels, small = samples.x.shape[1], count >= 200
         enough: list[int] = []
