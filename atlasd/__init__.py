@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from atlasd.discovery.result import Discovery as Discovery
     from atlasd.discovery.result import load as load
     from atlasd.discovery.spectral import SpectralSearch as SpectralSearch
+    from atlasd.downstream.averaging import symmetrize as symmetrize
     from atlasd.downstream.checks import assert_equivariant as assert_equivariant
-    from atlasd.downstream.symmetrize import symmetrize as symmetrize
     from atlasd.geometry.actions import GridAction as GridAction
     from atlasd.geometry.actions import VectorAction as VectorAction
     from atlasd.geometry.atlas import Atlas as Atlas
@@ -65,7 +65,7 @@ _HOMES = {
     "identify": "algebra.identify",
     "load": "discovery.result",
     "survey_charts": "discovery.locality",
-    "symmetrize": "downstream.symmetrize",
+    "symmetrize": "downstream.averaging",
 }
 __all__ = ["__version__", "known", *sorted(_HOMES)]
 

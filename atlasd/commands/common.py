@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 __all__ = [
-    "AsJson", "Dask", "Quiet", "Seed", "Settings", "Verbose", "WorkerCount", "chosen_workers", "console",
-    "experiment_names", "shown_progress", "write_run_page",
+    "AsJson", "Dask", "Quiet", "Seed", "Settings", "Verbose", "WorkerCount", "carry_out", "chosen_workers",
+    "console", "experiment_names", "shown_progress", "write_run_page",
 ]  # fmt: skip
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from atlasd.experiments.record import Recorded
+    from atlasd.experiments.record import Plan, Recorded
     from atlasd.runtime.progress import Progress
 
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.")]
@@ -108,3 +109,21 @@ def write_run_page(recorded: Recorded) -> Path:
 
     directory, fields = recorded.plan.directory, recorded.extras.fields
     return write_report(recorded.discovery, directory / "report.html", content=recorded.content, fields=fields)
+
+
+def carry_out(plan: Plan, *, workers: int | None, dask: str, as_json: bool, quiet: bool, verbose: bool) -> None:
+    """Runs a plan, writes its page, and prints what was found."""
+    from atlasd.experiments.record import execute
+    from atlasd.report.figures import write_figures
+
+    with chosen_workers(workers, dask), shown_progress(quiet, verbose) as progress:
+        recorded = execute(plan, progress, write_figures)
+        page = write_run_page(recorded)
+    if as_json:
+        sys.stdout.write((plan.directory / "result.json").read_text())
+        return
+    from atlasd.report.tables import print_discovery
+
+    print_discovery(recorded.discovery, console(), metrics=recorded.extras.metrics)
+    if not quiet:
+        typer.echo(f"kept in {plan.directory}; the report is {page}", err=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["discover"]
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,10 +16,7 @@ from atlasd.commands.common import (
     Seed,
     Verbose,
     WorkerCount,
-    chosen_workers,
-    console,
-    shown_progress,
-    write_run_page,
+    carry_out,
 )
 
 _FILE = "npz, npy, HDF5, netCDF, zarr, CSV or parquet."
@@ -82,18 +78,7 @@ def discover(
             "task": task, "nan": nan, "duplicates": duplicates, "samples": samples, "tolerance": tolerance,
         },
     )  # fmt: skip
-    from atlasd.experiments.record import execute, plan_config
-    from atlasd.report.figures import write_figures
+    from atlasd.experiments.record import plan_config
 
     plan = plan_config(OWN, config, seed=seed, out=out)
-    with chosen_workers(workers, dask), shown_progress(quiet, verbose) as progress:
-        recorded = execute(plan, progress, write_figures)
-        page = write_run_page(recorded)
-    if as_json:
-        sys.stdout.write((plan.directory / "result.json").read_text())
-        return
-    from atlasd.report.tables import print_discovery
-
-    print_discovery(recorded.discovery, console(), metrics=recorded.extras.metrics)
-    if not quiet:
-        typer.echo(f"kept in {plan.directory}; the report is {page}", err=True)
+    carry_out(plan, workers=workers, dask=dask, as_json=as_json, quiet=quiet, verbose=verbose)

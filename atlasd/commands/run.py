@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["run"]
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -18,11 +17,8 @@ from atlasd.commands.common import (
     Settings,
     Verbose,
     WorkerCount,
-    chosen_workers,
-    console,
+    carry_out,
     experiment_names,
-    shown_progress,
-    write_run_page,
 )
 
 
@@ -46,18 +42,7 @@ def run(
     from atlasd.experiments import find_experiment
 
     find_experiment(name)  # before the slow imports: a wrong name is told at once
-    from atlasd.experiments.record import execute, plan_run
-    from atlasd.report.figures import write_figures
+    from atlasd.experiments.record import plan_run
 
     plan = plan_run(name, settings, seed=seed, out=out)
-    with chosen_workers(workers, dask), shown_progress(quiet, verbose) as progress:
-        recorded = execute(plan, progress, write_figures)
-        page = write_run_page(recorded)
-    if as_json:
-        sys.stdout.write((plan.directory / "result.json").read_text())
-        return
-    from atlasd.report.tables import print_discovery
-
-    print_discovery(recorded.discovery, console(), metrics=recorded.extras.metrics)
-    if not quiet:
-        typer.echo(f"kept in {plan.directory}; the report is {page}", err=True)
+    carry_out(plan, workers=workers, dask=dask, as_json=as_json, quiet=quiet, verbose=verbose)

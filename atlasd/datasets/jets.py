@@ -138,11 +138,11 @@ def _work(tasks: list[tuple[Path, int, JetSettings, int, int]], workers: int) ->
 
 def _one(task: tuple[Path, int, JetSettings, int, int]) -> None:
     path, count, settings, seed, number = task
-    arrays = generate_shard(count, settings, seed, number)
+    arrays: dict[str, Any] = dict(generate_shard(count, settings, seed, number))
 
     def write(part: Path) -> None:
         with part.open("wb") as handle:
-            np.savez_compressed(handle, allow_pickle=False, **arrays)
+            np.savez_compressed(handle, **arrays)
 
     write_atomically(path, write)
 

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from atlasd.downstream.averaging import symmetrize as symmetrize
     from atlasd.downstream.checks import assert_equivariant as assert_equivariant
     from atlasd.downstream.checks import field_error as field_error
     from atlasd.downstream.grid_cnn import GroupActivation as GroupActivation
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from atlasd.downstream.representations import circle as circle
     from atlasd.downstream.representations import regular as regular
     from atlasd.downstream.representations import trivial as trivial
-    from atlasd.downstream.symmetrize import symmetrize as symmetrize
 
 # Loaded on first use, each with only what it needs.
 _HOMES = {
@@ -61,7 +61,7 @@ _HOMES = {
     "kernel_basis": "kernels",
     "load_metric": "metrics",
     "regular": "representations",
-    "symmetrize": "symmetrize",
+    "symmetrize": "averaging",
     "trivial": "representations",
 }
 __all__ = sorted(_HOMES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "TopTaggingConfig", "run"]
+__all__ = ["CONFIG", "TopTaggingConfig", "jet_moments", "run"]
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -95,10 +95,15 @@ def _search(config: TopTaggingConfig) -> SpectralSearch | GradientSearch:
     )
 
 
+def jet_moments(epochs: int) -> MomentPredictor:
+    """The predictor of jets that every experiment on them uses."""
+    schedule = Schedule(epochs=epochs, batch=256, learning_rate=5e-3, patience=epochs)
+    return MomentPredictor(pools=4, forms=32, hidden=(64, 64), schedule=schedule)
+
+
 def _predictor(config: TopTaggingConfig) -> PredictorSpec:
-    schedule = Schedule(epochs=config.epochs, batch=256, learning_rate=5e-3, patience=config.epochs)
     if config.predictor == "moments":
-        return MomentPredictor(pools=4, forms=32, hidden=(64, 64), schedule=schedule)
+        return jet_moments(config.epochs)
     slow = Schedule(epochs=config.epochs, batch=256, learning_rate=1e-3, patience=config.epochs)
     if config.predictor == "deepsets":
         return DeepSetsPredictor(inner=(128, 128), hidden=(128,), schedule=slow)

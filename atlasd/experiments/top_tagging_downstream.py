@@ -39,9 +39,8 @@ from atlasd.errors import DataError, InputError
 from atlasd.experiments.config import Config, option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
+from atlasd.experiments.top_tagging import jet_moments
 from atlasd.geometry.actions import VectorAction
-from atlasd.prediction.moments import MomentPredictor
-from atlasd.prediction.train import Schedule
 from atlasd.runtime.allocation import keep_freed_memory
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress
@@ -53,9 +52,6 @@ _MEASURED = 64
 """Jets on which the change of outputs under a group is measured."""
 _LEADING = 30
 """Constituents that a discovery looks at, as in the paper."""
-_PREDICTOR = MomentPredictor(
-    pools=4, forms=32, hidden=(64, 64), schedule=Schedule(epochs=8, batch=256, learning_rate=5e-3, patience=8)
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +159,7 @@ def _discover(
     if "discovery" in kept and place is not None:
         return _load(str(place))
     x, y = _range(files.train, 0, min(config.discovery_jets, files.spare), None)
-    found = discover(x[:, :_LEADING], y, predictor=_PREDICTOR, seed=seed, progress=progress)
+    found = discover(x[:, :_LEADING], y, predictor=jet_moments(epochs=8), seed=seed, progress=progress)
     if not found.algebra.dimension:
         raise DataError(
             f"no metric: nothing was found in {len(x)} jets ({found.verdict.reason}); raise discovery_jets or give "

@@ -84,3 +84,10 @@ def test_what_cannot_be_moved_is_said():
     with pytest.raises(InputError, match="say how the group acts"):
         ad.symmetrize(nn.Identity(), ad.known.cyclic(4))(torch.zeros(2, 5))
     assert isinstance(ad.symmetrize(nn.Identity(), ad.known.cyclic(4), action=GridAction()).action, GridAction)
+
+
+def test_both_doors_open_to_the_function():
+    import atlasd
+    from atlasd.downstream import symmetrize
+
+    assert callable(symmetrize) and symmetrize is atlasd.symmetrize
