@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FLOOR", "Criterion", "FiniteCriterion", "minimise", "scaled", "weigh_sizes"]
+__all__ = ["FLOOR", "Criterion", "FiniteCriterion", "Frozen", "minimise", "scaled", "weigh_sizes"]
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -35,6 +35,25 @@ class Linearised:
     error: Tensor
     slope: Tensor
     curve: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Frozen:
+    """What a search by values holds fixed while it compares generators near each other.
+
+    The chance level has a slope of its own across generators, and a choice of signs or samples that follows the errors
+    rewards generators for luck; held fixed, all three leave the comparison alone.
+
+    Arguments:
+        levels: Chance of every size, sample and chart, as errors are divided by it, `(T, B, K)`.
+        backwards: Whether the second sign of the sizes is better for a sample and chart, `(B, K)`. Of the two ways to
+            move a sample from the edge of the data, one leads back among them.
+        counted: Which samples and charts count, `(B, K)`.
+    """
+
+    levels: Tensor
+    backwards: Tensor
+    counted: Tensor
 
 
 class FiniteCriterion:
@@ -101,23 +120,45 @@ class FiniteCriterion:
         assert total is not None
         return total
 
-    def levels(self, a: Tensor) -> Tensor:
-        """Chance of every size, sample and chart for one generator, as errors are divided by it, `(T, B, K)`."""
-        sides = (self._sides(a, t) for t in self.steps)
-        return torch.stack([self._level(_square(u) + _square(v)) for _, u, v in sides])
-
-    def nearer_errors(self, a: Tensor, levels: Tensor) -> Tensor:
-        """Error of every sample and chart, `(B, K)`, with the sign of each size that is better for that sample.
-
-        Of the two ways to move a sample from the edge of the data, one leads back among them. This is for searches
-        only: a verdict must take both.
+    def freeze(self, a: Tensor, share: float) -> Frozen:
+        """What a search by values holds fixed around one generator.
 
         Arguments:
             a: The generator.
-            levels: From `levels`, of a generator near `a`: the chance level has a slope of its own.
+            share: Share of the samples of every chart that count, those with the smallest errors.
         """
-        rows = [_square(self._sides(a, t)[0]) for t in self.steps]
-        return (torch.stack(rows) / levels).unflatten(0, (-1, 2)).amin(1).mean(0)
+        miss, chance = self.measure(a)
+        levels = torch.stack([self._level(c) for c in chance])
+        errors = (miss / levels).unflatten(0, (-1, 2))  # (sizes, 2, B, K)
+        backwards = errors[:, 1].sum(0) < errors[:, 0].sum(0)
+        nearer = torch.where(backwards, errors[:, 1], errors[:, 0]).mean(0)
+        last = nearer.sort(dim=0).values[max(round(share * len(nearer)), 1) - 1]
+        return Frozen(levels, backwards, nearer <= last)
+
+    def nearer_errors(self, a: Tensor, frozen: Frozen) -> Tensor:
+        """Error of every sample and chart, `(B, K)`, at that sign of the sizes that is better for the sample.
+
+        This is for searches only: a verdict must take both signs.
+        """
+        problem, back = self.problem, frozen.backwards
+        where = back[(..., *([None] * (self.x.ndim - 2)))]
+        total = torch.zeros(back.shape, dtype=torch.float64)
+        d, count = problem.size, len(self.steps) // 2
+        with torch.no_grad():
+            for k in range(count):
+                g = [torch.matrix_exp(t * a) for t in self.steps[2 * k : 2 * k + 2]]
+                ahead, behind = (problem.action.on_input(m, self.x) for m in g)
+                left = problem.psi(torch.where(where, behind, ahead))
+                ahead, behind = (problem.action.on_output(m, self.p) for m in g)
+                side = back[(..., *([None] * (left.ndim - 2)))]
+                square = (left - torch.where(side, behind, ahead)).square()
+                if problem.is_field:
+                    masks = [problem.window(tuple(left.shape[-d:]), m, tuple(self.x.shape[-d:])) for m in g]
+                    shares = [(m / m.sum().clamp_min(1e-9)).to(left.dtype) for m in masks]
+                    square = square * torch.where(side, shares[1], shares[0])
+                miss = square.flatten(2).double().sum(-1)
+                total += miss / torch.where(back, frozen.levels[2 * k + 1], frozen.levels[2 * k])
+        return total / count
 
     def _counting(self, sizes: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Steps and weights of the sizes that count: those that nothing covers are not worth their time."""

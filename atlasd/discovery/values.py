@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.problem import Problem
-from atlasd.discovery.refine import FiniteCriterion, scaled
+from atlasd.discovery.refine import FiniteCriterion, Frozen, scaled
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
@@ -18,6 +18,8 @@ _WIDTHS = (0.3, 0.2, 0.2)
 """How far apart the values of a parabola lie: far enough that what a network adds as noise averages out."""
 _REFINED = 3
 """Starts that are refined before one is chosen."""
+_COUNTED = 0.8
+"""Share of the samples of a chart that count: the predictor may not have learned the others."""
 _FLOOR = 3e-3
 """Errors below this do not count as better: they are the resampling of classes."""
 
@@ -87,7 +89,7 @@ def _best(
     random = torch.randn(starts, s, generator=generator, dtype=torch.float64)
     trials = torch.cat([eye, eye[i] + eye[j], eye[i] - eye[j], random])
     trials = trials / trials.norm(dim=-1, keepdim=True)
-    values = [_value(few, frame, c, weights, few.levels(_matrix(frame, c))) for c in trials]
+    values = [_value(few, frame, c, weights, few.freeze(_matrix(frame, c), _COUNTED)) for c in trials]
     order = sorted(range(len(trials)), key=values.__getitem__)
     chosen: list[Tensor] = []
     for k in order:
@@ -127,15 +129,14 @@ def settle(
     c = start / start.norm()
     value = 0.0
     for width in widths:
-        # Frozen for the round: the chance level has a slope of its own, which would bend the answer.
-        levels = criterion.levels(_matrix(frame, c))
-        value = _value(criterion, frame, c, weights, levels)
+        frozen = criterion.freeze(_matrix(frame, c), _COUNTED)  # for the round
+        value = _value(criterion, frame, c, weights, frozen)
         tangent = _tangent(c)  # (s - 1, s)
         step = torch.zeros(len(tangent), dtype=torch.float64)
         tried: list[tuple[float, Tensor]] = [(value, c)]
         for k, e in enumerate(tangent):
             sides = [_unit(c + sign * width * e) for sign in (1.0, -1.0)]
-            up, down = (_value(criterion, frame, side, weights, levels) for side in sides)
+            up, down = (_value(criterion, frame, side, weights, frozen) for side in sides)
             tried += [(up, sides[0]), (down, sides[1])]
             curve = (up + down - 2 * value) / width**2
             slope = (up - down) / (2 * width)
@@ -143,7 +144,7 @@ def settle(
             step[k] = max(-limit, min(limit, -slope / curve)) if curve > 1e-6 else -limit * (1 if slope > 0 else -1)
         for shrink in (1.0, 0.5):
             trial = _unit(c + shrink * step @ tangent)
-            tried.append((_value(criterion, frame, trial, weights, levels), trial))
+            tried.append((_value(criterion, frame, trial, weights, frozen), trial))
             if tried[-1][0] < value:
                 break
         # The bottom of the parabolas is an average over many values; the lowest single value is luck.
@@ -170,11 +171,11 @@ def symmetric_frame(n: int) -> Tensor:
     return torch.stack(rows)
 
 
-def _value(criterion: FiniteCriterion, frame: Tensor, c: Tensor, weights: Tensor, levels: Tensor) -> float:
-    """Mean logarithm of the errors of the better half of the samples: the others may be ones it has not learned."""
-    errors = criterion.nearer_errors(_matrix(frame, c), levels)
-    half = errors.sort(dim=0).values[: max(len(errors) // 2, 1)]
-    return float((half + _FLOOR).log().mean(0) @ weights / weights.sum())
+def _value(criterion: FiniteCriterion, frame: Tensor, c: Tensor, weights: Tensor, frozen: Frozen) -> float:
+    """Mean logarithm of the errors of the samples that count."""
+    errors = (criterion.nearer_errors(_matrix(frame, c), frozen) + _FLOOR).log()
+    charts = (errors * frozen.counted).sum(0) / frozen.counted.sum(0)
+    return float(charts @ weights / weights.sum())
 
 
 def _matrix(frame: Tensor, c: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from atlasd.algebra import known
 from atlasd.discovery.result import Discovery, PredictorSummary, Verdict, load
@@ -49,6 +50,7 @@ class ClimateDownstreamConfig(Config):
             "batch": 4,
             "learning_rate": 1e-3,
             "schedule": "constant",
+            "average": 0.0,
             "seeds": 10,
             "train": 200,
             "test": 60,
@@ -70,6 +72,7 @@ class ClimateDownstreamConfig(Config):
     epochs: int = option(8, "passes over all maps and experts", least=1)
     batch: int = option(4, "maps in a step", least=2)
     learning_rate: float = option(3e-2, "of Adam", least=1e-9)
+    average: float = option(0.998, "share that the running mean of the weights keeps in a step; 0 for none", least=0)
     schedule: Literal["cycle", "constant"] = option("cycle", "learning rates that rise and fall, or one")
     seeds: int = option(3, "trainings of each network, from the seed given on", least=1)
 
@@ -172,7 +175,11 @@ def _fit(
     progress: Progress,
     label: str,
 ) -> float:
-    """Trains on every map with every expert; returns the mean loss of the last epoch."""
+    """Trains on every map with every expert, and leaves in the network the running mean of its weights.
+
+    Returns:
+        The mean loss of the last epoch.
+    """
     pairs = torch.tensor(maps.pairs())
     generator = stream(seed, "climate-downstream", "order")
     optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)
@@ -182,6 +189,7 @@ def _fit(
             f"`batch` must be at most the {len(pairs)} labelled maps, got {config.batch}; make it smaller."
         )
     rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, total_steps=config.epochs * steps)
+    mean = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(config.average), use_buffers=True)
     losses = [0.0]
     network.train()
     for _ in progress.track(range(config.epochs), label):
@@ -194,7 +202,9 @@ def _fit(
             optimizer.step()
             if config.schedule == "cycle":
                 rates.step()
+            mean.update_parameters(network)
             losses.append(float(loss.detach()))
+    network.load_state_dict(mean.module.state_dict())
     network.eval()
     return fmean(losses)
 

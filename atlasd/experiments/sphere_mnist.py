@@ -32,8 +32,10 @@ from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
-SIZES = (1.0, 1.25, 1.5)
-"""Sizes at which the search compares generators: small ones leave every digit readable, whatever the generator."""
+SIZES = (1.0, 0.8, 0.6)
+"""Sizes at which the search compares generators: of digits turned by at most 60 degrees, one of the two turns by 34 to
+57 ends about as far from upright as it began. Larger ones end farther out, and what is farther out is known worse: the
+best generator is then one that turns less, along the digit, than it should."""
 
 JUDGED = (0.3, 0.6, 1.0)
 """Sizes of the verdict, up to 57 degrees: digits turned by at most 60 say little about larger turns."""
@@ -58,7 +60,7 @@ class SphereMnistConfig(Config):
     }
 
     preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
-    samples: int = option(12_000, "spheres", least=50)
+    samples: int = option(20_000, "spheres", least=50)
     rotate: float = option(60.0, "largest random turn of a digit, in degrees", least=0, most=180)
     scale: float = option(1.0, "largest random enlargement of a digit", least=1, most=4)
     projection: Literal["equirectangular", "orthographic", "gnomonic", "equidistant"] = option(
@@ -68,9 +70,9 @@ class SphereMnistConfig(Config):
     generators: int | Literal["auto"] = option(1, "how many generators, or auto to find out", least=1)
     wide: bool = option(False, "predictors with the paper's 32-64-64-64 channels, or half as many")
     skips: bool = option(True, "let the decoder see the levels of the encoder")
-    fit_epochs: int = option(4, "passes of the predictors over the data", least=1)
+    fit_epochs: int = option(6, "passes of the predictors over the data", least=1)
     background_weight: float = option(0.1, "weight of background pixels in the predictors' loss", least=0, most=1)
-    search_samples: int = option(200, "spheres that the spectral search looks at", least=8)
+    search_samples: int = option(400, "spheres that the spectral search looks at", least=8)
     growth: float = option(0.35, "growth factor of the gradient search", least=0)
     batches: int = option(150, "batches of the gradient search, unless epochs is given", least=1)
     epochs: int | None = option(None, "passes of the gradient search over the data", least=1)

@@ -94,3 +94,24 @@ def test_one_bad_chart_bends_little():
     weights = torch.ones(3, dtype=torch.float64)
     assert pooled(errors, weights).exp() < 0.05
     assert pooled(errors, torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64)).exp().item() == pytest.approx(1.3e-3)
+
+
+def test_what_is_frozen_is_the_nearer_sign_of_each_sample(criterion, exact):
+    a = scaled(exact.turn + 0.4 * EVERY[1])
+    miss, _ = criterion.measure(a)
+    frozen = criterion.freeze(a, 0.5)
+    errors = (miss / frozen.levels).unflatten(0, (2, 2)).mean(0)  # (2, B, K)
+    assert torch.equal(frozen.backwards, errors[1] < errors[0]) and 0 < frozen.backwards.sum() < 24
+    torch.testing.assert_close(criterion.nearer_errors(a, frozen), errors.amin(0))
+    assert frozen.counted.sum(0).tolist() == [6, 6]
+    assert errors.amin(0)[frozen.counted].max() <= errors.amin(0)[~frozen.counted].max()
+
+
+def test_what_is_frozen_stays_at_another_generator(criterion, exact):
+    a, b = scaled(exact.turn + 0.4 * EVERY[1]), scaled(exact.turn - 0.4 * EVERY[0])
+    frozen = criterion.freeze(a, 1.0)
+    miss, _ = criterion.measure(b)
+    errors = (miss / frozen.levels).unflatten(0, (2, 2)).mean(0)
+    expected = torch.where(frozen.backwards, errors[1], errors[0])
+    torch.testing.assert_close(criterion.nearer_errors(b, frozen), expected)
+    assert frozen.counted.all() and (expected > errors.amin(0)).any()

@@ -1,0 +1,61 @@
+"""Streaming a folder of synthetic maps at ClimateNet's size: statistics, batches, samples of a discovery; peak memory.
+
+python benchmarks/climate_memory.py [GIGABYTES] [FOLDER]   (1 by default; 20 for the claim of docs; FOLDER is kept)
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from atlasd.datasets.climate import open_climate
+from atlasd.datasets.climate_samples import climate_samples
+from atlasd.datasets.climate_write import write_climate
+from atlasd.runtime.memory import peak_megabytes
+from atlasd.runtime.progress import Silent
+
+MAP = 64e6
+"""Bytes of one file: 16 variables and labels on 768 x 1152 pixels."""
+
+
+def size_of(folder):
+    return sum(f.stat().st_size for f in folder.glob("*.nc"))
+
+
+def read(path):
+    """Every map three times: once for the statistics, once in batches, once as samples of a discovery."""
+    before, started = peak_megabytes(), time.perf_counter()
+    folder = open_climate(path, split="train")
+    folder.statistics()
+    said = [f"{len(folder)} maps, statistics {time.perf_counter() - started:.0f} s"]
+    pixels, started = 0, time.perf_counter()
+    for x, labels in folder.batches(4):
+        pixels += x[:, 0].numel() * len(labels) // len(x)
+    assert pixels == len(folder) * folder.shape[0] * folder.shape[1]
+    said.append(f"batches {time.perf_counter() - started:.0f} s")
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(dir=path) as scratch:
+        x, _ = climate_samples(folder, Path(scratch), Silent())
+        for part in torch.arange(len(x)).split(4):
+            x[part]
+    said.append(f"samples {time.perf_counter() - started:.0f} s")
+    gigabytes = size_of(folder.path) / 1e9
+    print(f"{gigabytes:.2f} GB, {', '.join(said)}; peak {peak_megabytes():.0f} MB, {before:.0f} MB before")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    if sys.argv[1:2] == ["read"]:
+        read(Path(sys.argv[2]))
+    else:
+        wanted = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(sys.argv[2] if len(sys.argv) > 2 else scratch)
+            if not (folder / "train").is_dir():
+                # Times have one and two experts by turns, and a file for each.
+                write_climate(folder, train=max(2, round(wanted * 1e9 / MAP / 1.5)), test=0)
+            # In a process of its own: the peak is that of reading, not of writing.
+            subprocess.run([sys.executable, __file__, "read", str(folder)], check=True)
