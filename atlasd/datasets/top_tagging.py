@@ -137,7 +137,7 @@ def _from_table(path: Path, batch: int, constituents: int | None, start: int, st
         for first, last in table.runs(batch, start, stop):
             rows = table.rows([*columns, LABEL], first, last)
             momenta = rows[:, :-1].astype(np.float32).reshape(len(rows), count, 4)
-            yield first, momenta, rows[:, -1].astype(np.int64)
+            yield first, momenta, _whole(rows[:, -1])
 
 
 def _from_arrays(path: Path, batch: int, constituents: int | None, start: int, stop: int | None) -> Iterator[_Batch]:
@@ -149,10 +149,17 @@ def _from_arrays(path: Path, batch: int, constituents: int | None, start: int, s
             "write it again."
         )
     if constituents is not None and constituents > momenta.shape[1]:
-        raise DataError(f"`{path}` must have {constituents} constituents, got {momenta.shape[1]}; ask for fewer.")
+        count = momenta.shape[1]
+        raise DataError(f"`{path}` must have {constituents} constituents, got {count}; set constituents={count}.")
     for first in range(0, len(labels), batch):
         part = momenta[first : first + batch, :constituents].astype(np.float32)
-        yield start + first, part, labels[first : first + batch].astype(np.int64)
+        yield start + first, part, _whole(labels[first : first + batch])
+
+
+def _whole(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Labels as whole numbers; what is none becomes -1, which no label is."""
+    labels = labels.astype(np.float64)
+    return np.where(labels == np.round(labels), labels, -1.0).astype(np.int64)
 
 
 def _open_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -191,7 +198,7 @@ def _check(
             number = first + int(where.argmax())
             raise DataError(
                 f"`{path}` must have {expected} in every jet, got {got} in {int(where.sum())} of jets {first} to "
-                f"{first + len(labels) - 1} (first: jet {number}); read with invalid='drop' to leave them out."
+                f"{first + len(labels) - 1} (first: jet {number}); set invalid=drop to leave them out."
             )
         bad |= where
     return ~bad

@@ -58,6 +58,22 @@ def describe_extent(a: Tensor, extent: float) -> str:
     return f"sizes up to |t| about {extent:.2g}"
 
 
+def _first_order(judged: Judged) -> str:
+    """Which generators were judged by derivatives alone."""
+    only = [a for a, e in zip(judged.algebra.basis, judged.evidence, strict=True) if e.first_order]
+    if not only:
+        return ""
+    names = (
+        "the scaling" if len(only) == 1 and _is_scaling(only[0]) else f"{len(only)} of {len(judged.kept)} generators"
+    )
+    return f" Judged at first order only: {names}, as motions of finite size leave the data."
+
+
+def _is_scaling(a: Tensor) -> bool:
+    n = len(a)
+    return float(a.diagonal().sum().abs()) > 0.99 * n**0.5 * float(a.norm())
+
+
 def conclude(
     gates: Gates,
     judged: Judged,
@@ -86,6 +102,7 @@ def conclude(
         if extents and min(extents)[0] < max(SIZES):
             extent, k = min(extents)
             reason += f" Seen to hold for {describe_extent(judged.algebra.basis[k], extent)}."
+        reason += _first_order(judged)
     elif any(d.decision == "cannot tell" for d in judged.dropped):
         reason = "Cannot tell: " + next(d.reason for d in judged.dropped if d.decision == "cannot tell") + "."
     else:

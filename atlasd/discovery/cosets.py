@@ -25,6 +25,7 @@ from atlasd.discovery.coset_normalizer import (
     reduce_in_coset,
 )
 from atlasd.discovery.problem import Problem
+from atlasd.discovery.support import keeps_cone
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
@@ -160,7 +161,10 @@ class CosetSearch:
         starts, outside = normalize_starts(algebra, starts)
         starts = reduce_in_coset(algebra, starts[outside < 0.05])
         starts = starts[torch.linalg.cond(starts) < _CONDITION]
-        if is_rigid(algebra):
+        # Where all data lie on a cone, what leads off it cannot be told from what commutes.
+        cone = error.problem.cone
+        starts = starts[keeps_cone(cone, starts, finite=True)]
+        if is_rigid(algebra, cone=cone):
             return starts
         if error.problem.is_field:
             # Each step on a field costs seconds: only starts with a chance are polished.

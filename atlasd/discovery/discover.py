@@ -184,6 +184,7 @@ def _attempt(
         config={"search": _plain(search), "cosets": _plain(cosets), "predictor": _plain(predictor)},
         curves={**{f"predictor {k}": v for k, v in fitted.curves.items()}, **found.curves},
         chart_generators=found.chart_basis,
+        proposed=found.basis,
         frames=frames,
     )
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import jvp, vjp, vmap
+from torch.func import jvp, vmap
 
 from atlasd.discovery.problem import Problem, Split
+from atlasd.discovery.support import across, gradients
 from atlasd.runtime.executor import About, Shared, current_workers
 from atlasd.runtime.progress import Progress
 
@@ -126,21 +127,17 @@ def push_forward(function: Callable[[Tensor], Tensor], x: Tensor, tangents: Tens
 
 def _vector_gram(problem: Problem, x: Tensor) -> tuple[Tensor, ...]:
     """Sums over samples: residual Gram, moments of gradients and of inputs, Gram of the output motion."""
-    tokens = x if x.ndim == 4 else x.unsqueeze(2)  # (B, 1, P, n)
-
-    def outputs(z: Tensor) -> Tensor:
-        y = problem.psi(z if x.ndim == 4 else z.squeeze(2))
-        return y.flatten(2) if y.ndim > 2 else y.unsqueeze(2)  # (B, 1, O)
-
-    y, pull = vjp(outputs, tokens)[:2]
-    count = y.shape[-1]
-    seeds = torch.eye(count, dtype=y.dtype)[:, None, None, :].expand(count, *y.shape)
-    (gradient,) = vmap(pull)(seeds)  # (O, B, 1, P, n)
-    gradient, p = gradient[:, :, 0].detach().double(), tokens[:, 0].detach().double()
+    y, gradient, p = gradients(problem, x)
     j = torch.einsum("obpi,bpj->boij", gradient, p).flatten(2)  # (B, O, n^2)
     basis = elementary(problem.size)
-    t = torch.stack([problem.action.output_generator(a.to(y.dtype), y.detach())[:, 0] for a in basis], dim=-1).double()
+    t = torch.stack([problem.action.output_generator(a.to(y.dtype), y)[:, 0] for a in basis], dim=-1).double()
     r = j - t
+    if problem.cone is not None:
+        # Across the cone a fitted map may do anything, and would set the level of chance for what it does along it.
+        # Vectors on a cone come in all sizes: a gradient meets the motion of another sample of its own size.
+        normal, size = across(problem.cone, p), p.flatten(1).norm(dim=-1)[:, None, None].clamp_min(1e-300)
+        gradient = (gradient - (gradient * normal).sum(-1, keepdim=True) * normal) * size
+        p = p / size
     g = gradient.flatten(2)
     v = p.flatten(1)
     return (

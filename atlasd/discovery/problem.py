@@ -42,6 +42,7 @@ class Problem:
             `None` where a function stands in for the data.
         classes: Number of classes, 0 for regression.
         train: Indices of the samples that the predictor was fitted to; `None` for a given function.
+        cone: Form Q `(n, n)` that vanishes on all vectors that a fitted map was shown, if there is one.
     """
 
     outputs: Callable[[Tensor], Tensor]
@@ -59,6 +60,7 @@ class Problem:
     targets: Callable[[Tensor], Tensor] | None = None
     classes: int = 0
     train: Tensor | None = None
+    cone: Tensor | None = None
 
     def psi(self, x: Tensor) -> Tensor:
         """The outputs `(B, K, *out)` without the part that commutes with every motion."""

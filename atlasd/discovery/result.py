@@ -106,6 +106,7 @@ class Discovery:
         curves: Training curves by name.
         chart_generators: Each chart's own best generators, with shape `(K, k, n, n)`, if computed.
         frames: What motions do to both sides of the map, for the report; `None` if nothing was kept.
+        proposed: Generators as the search proposed them, before the verdict, with shape `(k, n, n)`.
     """
 
     group: Group
@@ -119,6 +120,7 @@ class Discovery:
     curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     chart_generators: Tensor | None = None
     frames: Frames | None = None
+    proposed: Tensor | None = None
 
     @property
     def algebra(self) -> LieAlgebra:
@@ -173,8 +175,9 @@ class Discovery:
         """The content of `tensors.safetensors`."""
         tensors = {"generators": self.algebra.basis, "cosets": self.cosets}
         tensors["spectrum"] = torch.tensor(self.spectrum, dtype=torch.float64)
-        if self.chart_generators is not None:
-            tensors["chart_generators"] = self.chart_generators
+        for name in ("chart_generators", "proposed"):
+            if (value := getattr(self, name)) is not None:
+                tensors[name] = value
         tensors.update({f"curve.{k}": torch.tensor(v, dtype=torch.float64) for k, v in self.curves.items()})
         return {k: v.detach().clone().contiguous() for k, v in tensors.items()}
 
@@ -335,4 +338,5 @@ def _from_content(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         config=content["config"],
         curves={k[6:]: tuple(v.tolist()) for k, v in tensors.items() if k.startswith("curve.")},
         chart_generators=tensors.get("chart_generators"),
+        proposed=tensors.get("proposed"),
     )

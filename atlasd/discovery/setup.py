@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.problem import Problem
+from atlasd.discovery.support import find_cone
 from atlasd.discovery.verdict import Gates
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction, window_radius
@@ -99,6 +100,8 @@ def prepare(
         train=train if function is None else None,
     )
     problem, gates = _tested(problem, fitted)
+    if function is None:  # a given function is known beside its inputs too
+        problem = replace(problem, cone=find_cone(problem))
     untrained = None
     if fitted.untrained is not None:
         fresh = fitted.untrained

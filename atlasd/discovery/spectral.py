@@ -16,6 +16,7 @@ from atlasd.discovery.coverage import Coverage
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.refine import FLOOR, minimise, pooled, scaled
 from atlasd.discovery.search import Found
+from atlasd.discovery.support import stabiliser
 from atlasd.discovery.values import search_values
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Progress
@@ -64,13 +65,29 @@ class SpectralSearch:
         sums = gram.accumulate(problem, "search", limit=limit, batch=batch, progress=progress)
         weights = problem.chart_weights()
         residual, chance = sums.total()
-        values, directions, blind = gram.solve(*gram.pool(residual, chance, weights))
+        residual_sum, chance_sum = gram.pool(residual, chance, weights)
+        if problem.cone is not None:
+            return self._on_cone(problem.cone, residual_sum, chance_sum)
+        values, directions, blind = gram.solve(residual_sum, chance_sum)
         if problem.is_field:
             hints = _chart_hints(residual, chance, weights)
             return self._on_fields(problem, values, directions, blind, hints, seed=seed, progress=progress)
-        n = problem.size
+        basis, notes = self._first(values, directions)
+        return Found(basis, tuple(values.tolist()), notes=notes, not_testable=len(blind))
+
+    def _first(self, values: Tensor, directions: Tensor) -> tuple[Tensor, tuple[str, ...]]:
+        """The algebra of the directions within the tolerance, or of as many as are asked for."""
+        n = round(directions.shape[-1] ** 0.5)
         count = int((values < self.tolerance).sum()) if self.generators is None else self.generators
-        basis, notes = closed(directions[:count].reshape(-1, n, n), fixed=self.generators is not None)
+        return closed(directions[:count].reshape(-1, n, n), fixed=self.generators is not None)
+
+    def _on_cone(self, cone: Tensor, residual: Tensor, chance: Tensor) -> Found:
+        """First order among the motions that keep the cone on which all data lie."""
+        span = stabiliser(cone)
+        values, inside, blind = gram.solve(span @ residual @ span.mT, span @ chance @ span.mT)
+        basis, notes = self._first(values, inside @ span)
+        beside = len(cone) ** 2 - len(span)
+        notes = (*notes, f"all vectors lie on a cone, and {beside} directions lead off it, where nothing was fitted")
         return Found(basis, tuple(values.tolist()), notes=notes, not_testable=len(blind))
 
     def _by_values(self, problem: Problem, *, seed: int, progress: Progress) -> Found:

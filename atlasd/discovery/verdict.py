@@ -15,6 +15,7 @@ from atlasd.discovery.coverage import Coverage, Neighbours, Range, Totals
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.refine import scaled, weigh_sizes
 from atlasd.discovery.result import Decision, Direction
+from atlasd.discovery.support import keeps_cone
 from atlasd.runtime.codec import storable
 
 MINIMUM_SKILL = 0.3
@@ -72,6 +73,7 @@ class Evidence:
         extent: Largest size with an error within the tolerance.
         charts: Error per chart, `(K,)`.
         inside: Share of moved inputs that lie within the range of the data; of single elements on vectors.
+        first_order: Whether motions of every finite size leave the data, so that derivatives alone were judged.
     """
 
     error: float
@@ -82,6 +84,7 @@ class Evidence:
     extent: float | None
     charts: Tensor
     inside: float = 1.0
+    first_order: bool = False
 
 
 def decide(evidence: Evidence, gates: Gates, tolerance: float, tests: int, control: float | None = None) -> Direction:
@@ -112,6 +115,8 @@ def decide(evidence: Evidence, gates: Gates, tolerance: float, tests: int, contr
         reason = f"an untrained predictor of the same kind commutes as well (error {control:.3f}): this is its design"
     elif upper <= tolerance:
         decision, reason = "symmetry", f"error at most {upper:.4f}, below the tolerance {tolerance:g}"
+        if evidence.first_order:
+            reason += "; at first order only, as motions of finite size leave the data"
     elif lower > tolerance and evidence.coverage >= 0.2:
         decision, reason = "broken", f"error at least {lower:.4f}, above the tolerance {tolerance:g}"
     elif lower > tolerance:
@@ -269,7 +274,8 @@ def vector_evidence(
         p = problem.psi(x)
     largest = float(level[0].diagonal().max())
     evidence = []
-    for a in basis:
+    kept = keeps_cone(problem.cone, basis, finite=False).double().tolist()
+    for a, inside_cone in zip(basis, kept, strict=True):
         a = scaled(a)
         v = a.flatten()
         top = torch.einsum("skab,a,b->s", sums.residual, v, v) * sums.counts
@@ -315,6 +321,8 @@ def vector_evidence(
                 max(coverages),
                 extent,
                 torch.tensor([error]),
+                inside_cone,
+                first_order=max(coverages) < _COVERED,
             )
         )
     return evidence
@@ -365,10 +373,11 @@ def _vector_elements(
         p = problem.psi(x)
         spread = (p - p.mean(0)).double().square()
         rows = []
-        for g in elements:
+        kept = keeps_cone(problem.cone, elements, finite=True).double().tolist()
+        for g, inside_cone in zip(elements, kept, strict=True):
             moved = problem.action.on_input(g.to(x.dtype), x)
             miss = (problem.psi(moved) - problem.action.on_output(g.to(p.dtype), p)).double().square()
             miss = miss.flatten(2).sum(-1).nan_to_num(float("inf"))
-            share = float(inside(moved[:, 0]).double().mean())
+            share = inside_cone * float(inside(moved[:, 0]).double().mean())
             rows.append((miss, (2 * spread.flatten(2).sum(-1).mean()).expand_as(miss), cover(moved), share))
     return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "DimuonConfig", "beam_algebra", "run"]
+__all__ = ["CONFIG", "DimuonConfig", "beam_algebra", "run", "seen_algebra"]
 
 import math
 from collections.abc import Mapping
@@ -92,6 +92,19 @@ def beam_algebra() -> LieAlgebra:
     return LieAlgebra(basis)
 
 
+def seen_algebra() -> LieAlgebra:
+    """What events can show of it: the turn about the beam and the boost along it.
+
+    Muons are all but massless: their momenta lie on the light cone, where the square of pt is also that of E less
+    that of pz. Only motions that keep the cone can be tested, and of the Lorentz group and the scaling these two
+    leave pt as it is.
+    """
+    basis = torch.zeros(2, 4, 4, dtype=torch.float64)
+    basis[0, 1, 2], basis[0, 2, 1] = -1.0, 1.0
+    basis[1, 0, 3] = basis[1, 3, 0] = 1.0
+    return LieAlgebra(basis)
+
+
 def _beam_metrics(found: Discovery) -> dict[str, Any]:
     """Whether the turn about the beam was found, and how far what was found lies from what is true."""
     metrics: dict[str, Any] = {
@@ -100,6 +113,7 @@ def _beam_metrics(found: Discovery) -> dict[str, Any]:
         "cosets": found.group.order,
     }
     if found.group.dimension:
+        metrics["angle_deg"] = math.degrees(float(found.algebra.angles(seen_algebra()).max()))
         turn = LieAlgebra(beam_algebra().basis[:1])
         metrics["beam_turn_deg"] = math.degrees(float(found.algebra.angles(turn).max()))
         metrics["outside_truth_deg"] = math.degrees(float(found.algebra.angles(beam_algebra()).max()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["CONFIG", "TopTaggingConfig", "jet_moments", "run"]
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -11,13 +12,21 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from atlasd.algebra.invariants import metric, metric_cosine
+from atlasd.algebra.lie import LieAlgebra
 from atlasd.datasets.top_tagging import load_jets
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.experiments.config import Config, option
-from atlasd.experiments.lorentz import conformal_lorentz, lorentz_metrics, metric_field, shared_pairs
+from atlasd.experiments.lorentz import (
+    MINKOWSKI,
+    conformal_lorentz,
+    lorentz_metrics,
+    metric_field,
+    shared_pairs,
+)
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
 from atlasd.prediction.moments import DeepSetsPredictor, MomentPredictor
@@ -45,6 +54,7 @@ class TopTaggingConfig(Config):
     file: str | None = option(None, "jets: .h5 of the reference set's form, or .npz; found by itself by default")
     samples: int | None = option(30_000, "jets that are read, all if none", least=100)
     constituents: int = option(30, "leading constituents", least=1)
+    invalid: Literal["raise", "drop"] = option("raise", "jets without constituents or with negative energies")
     labels: Literal["true", "shuffled"] = option("true", "shuffled is a control: nothing is to be found")
     predictor: Literal["moments", "deepsets", "mlp"] = option("moments", "what is fitted")
     epochs: int = option(6, "passes over the jets", least=1)
@@ -63,13 +73,20 @@ CONFIG = TopTaggingConfig
 
 def run(config: TopTaggingConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Learns the labels from the momenta and asks for the symmetry of what was learned."""
-    x, y = load_jets(config.file, samples=config.samples, constituents=config.constituents)
+    x, y = load_jets(config.file, samples=config.samples, constituents=config.constituents, invalid=config.invalid)
     progress.say(f"{len(x)} jets, {x.shape[1]} constituents, {int(y.sum())} of them tops")
     found = discover(
         x, _labels(y, config, seed), predictor=_predictor(config), search=_search(config), seed=seed, progress=progress
     )
     metrics = lorentz_metrics(found, conformal_lorentz())
-    metrics["shared_pairs"] = shared_pairs(found.algebra.basis)
+    # Of the generators as they were proposed: the verdict brings what it keeps to a standard form.
+    if found.proposed is not None and len(found.proposed):
+        proposed = LieAlgebra(found.proposed)
+        metrics["proposed"] = proposed.dimension
+        metrics["proposed_angle_deg"] = math.degrees(float(proposed.angles(conformal_lorentz()).max()))
+        exact = torch.diag(torch.tensor(MINKOWSKI, dtype=torch.float64))
+        metrics["proposed_metric_cosine"] = metric_cosine(metric(proposed).form, exact)
+        metrics["shared_pairs"] = shared_pairs(found.proposed)
     return found, Extras(metrics, paper_figures(f"top-tagging/{config.similarity}"), metric_field(found))
 
 

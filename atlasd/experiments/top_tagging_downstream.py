@@ -75,20 +75,21 @@ class TopTaggingDownstreamConfig(Config):
 
     preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on two cores, or the paper's own settings")
     jets: str | None = option(None, "file of jets; by default the reference set, else jets_pythia.npz in ATLASD_DATA")
+    invalid: Literal["raise", "drop"] = option("raise", "jets without constituents or with negative energies")
     discovery: str | None = option(None, "run directory of a discovery, whose metric AtlasGNN takes; else made anew")
     liegan: str | None = option(None, "run directory or JSON file with LieGAN's metric, for LieGNN; else made anew")
-    discovery_jets: int = option(30_000, "jets that a new discovery and LieGAN look at", least=1000)
+    discovery_jets: int = option(110_000, "jets that a new discovery and LieGAN look at", least=1000)
     liegan_steps: int = option(1000, "steps of LieGAN", least=1)
     seeds: int = option(3, "trainings of every network", least=1)
-    train: int = option(6000, "jets to train on", least=2)
+    train: int = option(20_000, "jets to train on", least=2)
     test: int = option(10_000, "jets to test on", least=2)
     constituents: int = option(16, "leading constituents of each jet", least=2, most=200)
     hidden: int = option(16, "width of the networks", least=1)
     layers: int = option(2, "layers of the networks", least=1)
     dropout: float = option(0.0, "dropout before the last layer", least=0, most=0.99)
-    epochs: int = option(10, "passes over the jets, the same for every network", least=1)
+    epochs: int = option(12, "passes over the jets, the same for every network", least=1)
     batch: int = option(64, "jets in a step", least=1)
-    learning_rate: float = option(5e-3, "peak of the learning rate", least=1e-12)
+    learning_rate: float = option(3e-3, "peak of the learning rate", least=1e-12)
     weight_decay: float = option(0.01, "weight decay", least=0)
     elements: int = option(4, "elements of each group under which the change of outputs is measured", least=1)
     device: Literal["cpu", "cuda"] = option("cpu", "where the networks are trained")
@@ -158,7 +159,7 @@ def _discover(
     place = None if kept.directory is None else kept.directory / "discovery"
     if "discovery" in kept and place is not None:
         return _load(str(place))
-    x, y = _range(files.train, 0, min(config.discovery_jets, files.spare), None)
+    x, y = _range(config, files.train, 0, min(config.discovery_jets, files.spare), None)
     found = discover(x[:, :_LEADING], y, predictor=jet_moments(epochs=8), seed=seed, progress=progress)
     if not found.algebra.dimension:
         raise DataError(
@@ -175,7 +176,7 @@ def _play(config: TopTaggingDownstreamConfig, files: _Files, seed: int, progress
     """The metric of LieGAN's generators, from the two leading constituents as in its paper."""
 
     def work() -> list[list[float]]:
-        x, y = _range(files.train, 0, min(config.discovery_jets, files.spare), 2)
+        x, y = _range(config, files.train, 0, min(config.discovery_jets, files.spare), 2)
         problem = Problem(
             outputs=lambda x: x,  # LieGAN asks the data, not a predictor
             action=VectorAction(),
@@ -218,16 +219,18 @@ def _find(config: TopTaggingDownstreamConfig) -> _Files:
 
 
 def _read(config: TopTaggingDownstreamConfig, files: _Files) -> _Jets:
-    train, train_label = _range(files.train, 0, config.train, config.constituents)
-    test, test_label = _range(files.test, files.start, config.test, config.constituents)
+    train, train_label = _range(config, files.train, 0, config.train, config.constituents)
+    test, test_label = _range(config, files.test, files.start, config.test, config.constituents)
     for label in (train_label, test_label):
         if len(label.unique()) < 2:
             raise DataError("the jets must hold tops and others, got one kind; shuffle the file or take more.")
     return _Jets(train, train_label, test, test_label)
 
 
-def _range(path: Path, start: int, count: int, constituents: int | None) -> tuple[Tensor, Tensor]:
-    parts = list(read_jets(path, constituents=constituents, start=start, stop=start + count, invalid="drop"))
+def _range(
+    config: TopTaggingDownstreamConfig, path: Path, start: int, count: int, constituents: int | None
+) -> tuple[Tensor, Tensor]:
+    parts = list(read_jets(path, constituents=constituents, start=start, stop=start + count, invalid=config.invalid))
     return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts]).long()
 
 

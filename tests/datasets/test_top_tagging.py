@@ -86,7 +86,7 @@ def test_arrays(tmp_path):
     found, y = load_jets(path, constituents=4)
     assert np.array_equal(found, momenta[:, :4]) and y.tolist() == labels.tolist()
     assert jet_count(path) == 20
-    with pytest.raises(DataError, match="must have 6 constituents, got 5; ask for fewer"):
+    with pytest.raises(DataError, match="must have 6 constituents, got 5; set constituents=5"):
         load_jets(path, constituents=6)
     np.savez(path, momenta=momenta)
     with pytest.raises(DataError, match="must hold `label`, got momenta"):

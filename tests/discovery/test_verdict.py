@@ -112,3 +112,21 @@ def test_what_cannot_be_tested_is_named(exact):
     found = discover(x, function=lambda p: p[:, 0].square() + 3 * p[:, 1].abs(), progress=False)
     assert found.group.order == 2 and found.group.dimension == 0
     assert "Not testable: diag(-1, 1)" in found.verdict.reason
+
+
+def test_what_was_judged_at_first_order_only_says_so():
+    direction = decide(evidence(0.001, 0.01, first_order=True), OPEN, 0.05, 1)
+    assert direction.decision == "symmetry" and "at first order only" in direction.reason
+    assert "first order" not in decide(evidence(0.001, 0.01), OPEN, 0.05, 1).reason
+
+
+def test_scaling_that_leaves_the_data_is_judged_at_first_order_only():
+    """Unit vectors: a turn keeps them with the data, no scaling of finite size does."""
+    angle = 6.3 * torch.rand(800, generator=stream(0, "angle"), dtype=torch.float64)
+    points = torch.stack([angle.cos(), angle.sin()], -1) * (1 + 0.01 * angle.sin()[:, None])
+    found = discover(points, function=lambda p: (2 * torch.atan2(p[..., 1], p[..., 0])).sin(), progress=False)
+    assert found.group.dimension == 1 and "Judged at first order only: the scaling" in found.verdict.reason
+    # Control: where sizes differ, the same scaling is seen at finite size.
+    spread = points * torch.exp(0.3 * torch.randn(800, 1, generator=stream(1, "size"), dtype=torch.float64))
+    found = discover(spread, function=lambda p: (2 * torch.atan2(p[..., 1], p[..., 0])).sin(), progress=False)
+    assert found.group.dimension == 1 and "first order only" not in found.verdict.reason
