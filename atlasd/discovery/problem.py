@@ -43,6 +43,7 @@ class Problem:
         classes: Number of classes, 0 for regression.
         train: Indices of the samples that the predictor was fitted to; `None` for a given function.
         cone: Form Q `(n, n)` that vanishes on all vectors that a fitted map was shown, if there is one.
+        sharp: The same question to the predictor's sharp twin, where it has one: for the last steps of a search.
     """
 
     outputs: Callable[[Tensor], Tensor]
@@ -61,6 +62,7 @@ class Problem:
     classes: int = 0
     train: Tensor | None = None
     cone: Tensor | None = None
+    sharp: Problem | None = None
 
     def psi(self, x: Tensor) -> Tensor:
         """The outputs `(B, K, *out)` without the part that commutes with every motion."""
@@ -101,7 +103,7 @@ class Problem:
         """The problem of one block of charts, without lists of samples and targets: small enough to be sent."""
         none = self.search[:0]
         if len(charts) == self.charts:
-            return replace(self, search=none, test=none, targets=None)
+            return replace(self, search=none, test=none, targets=None, sharp=None)
         assert isinstance(self.patches, Inputs)
         keep = slice(charts.start, charts.stop)
         return replace(
@@ -115,6 +117,7 @@ class Problem:
             search=none,
             test=none,
             targets=None,
+            sharp=None,
         )
 
     def with_weights(self, weights: Tensor) -> Problem:

@@ -265,12 +265,12 @@ def minimise(
     errors = criterion.errors(matrix(c), sizes)
     value = objective(errors)
     damping = torch.full_like(value, 1e-3)
-    eye = torch.eye(s, dtype=torch.float64)
+    eye = torch.eye(s - 1, dtype=torch.float64)
     for _ in range(iterations if s > 1 else 0):
-        lift = c[:, :, None] * c[:, None, :]
-        tangent = eye - lift  # the scale of a generator is fixed: move only along the sphere
+        # The scale of a generator is fixed: move only along the sphere, whose tangents (rows, s - 1, s) these are.
+        tangent = torch.linalg.svd(c[:, None, :])[2][:, 1:]
         norm = torch.linalg.matrix_norm((c @ frame).reshape(-1, n, n), ord=2)
-        motions = torch.einsum("rij,jm->irm", tangent, frame).reshape(s, -1, n, n) / norm[:, None, None]
+        motions = torch.einsum("rij,jm->irm", tangent, frame).reshape(s - 1, -1, n, n) / norm[:, None, None]
         model = criterion.linearise(matrix(c), motions if apart else motions[:, 0], sizes)
         level = model.error + FLOOR
         slope = (model.slope / level[..., None]).mean(0)  # (K, s)
@@ -282,9 +282,9 @@ def minimise(
         moved = torch.zeros_like(value, dtype=torch.bool)
         before = value
         for _ in range(4):
-            system = curve + scale[:, None, None] * (damping[:, None, None] * eye + lift)
+            system = curve + scale[:, None, None] * damping[:, None, None] * eye
             step = -torch.linalg.solve(system, slope.unsqueeze(-1)).squeeze(-1)
-            step = torch.einsum("rij,rj->ri", tangent, step)
+            step = torch.einsum("rij,ri->rj", tangent, step)
             step = step * (0.5 / step.norm(dim=-1, keepdim=True).clamp_min(0.5))
             trial = torch.where(moved[:, None], c, c + step)
             trial = trial / trial.norm(dim=-1, keepdim=True)

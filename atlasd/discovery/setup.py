@@ -102,12 +102,15 @@ def prepare(
     problem, gates = _tested(problem, fitted)
     if function is None:  # a given function is known beside its inputs too
         problem = replace(problem, cone=find_cone(problem))
+    if fitted.sharp is not None:
+        sharp = replace(problem, outputs=compared(fitted.sharp, fitted.classes), pointwise=None)
+        problem = replace(problem, sharp=_tested(sharp, fitted)[0])
     untrained = None
     if fitted.untrained is not None:
         fresh = fitted.untrained
 
         def untrained(generator: torch.Generator) -> Problem:
-            blank = replace(problem, outputs=compared(fresh(generator), fitted.classes), pointwise=None)
+            blank = replace(problem, outputs=compared(fresh(generator), fitted.classes), pointwise=None, sharp=None)
             return _tested(blank, fitted)[0]
 
     return Setup(samples, fitted, problem, gates, untrained)

@@ -22,6 +22,9 @@ from atlasd.errors import InputError
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
+_NEARBY = 0.1
+"""How far, relative to its norm, a sharp predictor may move a generator: what is biased, not another one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SpectralSearch:
@@ -139,7 +142,8 @@ class SpectralSearch:
             if len(rest) == 0:
                 break
             start = self._start(criterion, rest, weights, generator, hints if blurred else hints[:0])
-            a, errors = minimise(criterion, start, rest, weights)
+            start, _ = minimise(criterion.few(12, self.sizes), start, rest, weights)
+            a, errors = minimise(criterion, start, rest, weights, iterations=3)
             if not found and len(weights) > 1:
                 lone = problem.apart(errors.exp())
                 if bool(lone.any()) and not bool(lone.all()):
@@ -158,6 +162,8 @@ class SpectralSearch:
             if len(span) < len(everything):
                 a, _ = minimise(criterion, a, _complement(everything, found), weights, iterations=4)
             found.append(a)
+        if problem.sharp is not None:
+            found = self._sharpened(ChartCriterion(problem.sharp, index, self.sizes, cover), found, everything, weights)
         basis = torch.stack(found) if found else torch.zeros(0, n, n, dtype=torch.float64)
         basis, notes = closed(basis, fixed=self.generators is not None)
         if blurred:
@@ -171,6 +177,19 @@ class SpectralSearch:
             not_testable=len(blind),
             sizes=self.judged,
         )
+
+    def _sharpened(
+        self, criterion: ChartCriterion, found: list[Tensor], everything: Tensor, weights: Tensor
+    ) -> list[Tensor]:
+        """The same generators after a few steps by the predictor's sharp twin, those that it confirms."""
+        for i, a in enumerate(found):
+            moved, errors = minimise(
+                criterion, a, _complement(everything, found[:i] + found[i + 1 :]), weights, iterations=6
+            )
+            confirmed = float(errors.exp() @ weights / weights.sum()) <= 2 * self.tolerance + FLOOR
+            if confirmed and float((moved - a).norm()) < _NEARBY * float(a.norm()):
+                found = [*found[:i], moved, *found[i + 1 :]]
+        return found
 
     def _covered(self, problem: Problem, cover: Coverage, a: Tensor) -> Tensor:
         """Of three times as many samples, the numbers of those that the largest turn along `a` leaves with the data."""

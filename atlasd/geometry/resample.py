@@ -4,6 +4,8 @@ from __future__ import annotations
 
 __all__ = ["Fill", "Interpolation", "pixel_grid", "resample"]
 
+import math
+from functools import lru_cache
 from itertools import product
 from typing import Literal, TypeAlias
 
@@ -74,21 +76,12 @@ def resample(
     d = points.shape[-1]
     shape = field.shape[-d:]
     flat = field.flatten(-d)  # (*L, C, S)
-    lower = points.detach().floor()
-    fraction = points - lower
-    taps, weights, inside = [], [], []
-    for axis in range(d):
-        first, w = _weights(fraction[..., axis], interpolation)
-        index = [lower[..., axis].long() + first + i for i in range(len(w))]
-        inside.append([(i >= 0) & (i < shape[axis]) for i in index])
-        taps.append([i.clamp(0, shape[axis] - 1) for i in index])
-        weights.append(w)
-    corners = [_tap(shape, taps, weights, inside, c, fill) for c in product(*(range(len(w)) for w in weights))]
     sharing = flat[..., 0].numel() // max(points.shape[:-2].numel(), 1)  # fields that use the same points
-    if sharing >= 4 and not (points.requires_grad or field.requires_grad) and not _traced():
-        return _by_matrix(flat, corners)
+    plain = field.device.type == "cpu" and not (points.requires_grad or field.requires_grad)
+    if sharing >= 4 and plain and not _traced():
+        return _by_matrix(flat, shape, points, interpolation, fill)
     out: Tensor | None = None
-    for corner, weight in corners:
+    for corner, weight in _corners(shape, points, interpolation, fill):
         if corner.ndim == 1:
             value = flat[..., corner] * weight
         else:
@@ -97,6 +90,22 @@ def resample(
         out = value if out is None else out + value
     assert out is not None
     return out
+
+
+def _corners(
+    shape: torch.Size, points: Tensor, interpolation: Interpolation, fill: Fill
+) -> list[tuple[Tensor, Tensor]]:
+    """Flat index and weight of every corner of the interpolation stencils, each with the lead and Q of `points`."""
+    lower = points.detach().floor()
+    fraction = points - lower
+    taps, weights, inside = [], [], []
+    for axis in range(len(shape)):
+        first, w = _weights(fraction[..., axis], interpolation)
+        index = [lower[..., axis].long() + first + i for i in range(len(w))]
+        inside.append([(i >= 0) & (i < shape[axis]) for i in index])
+        taps.append([i.clamp(0, shape[axis] - 1) for i in index])
+        weights.append(w)
+    return [_tap(shape, taps, weights, inside, c, fill) for c in product(*(range(len(w)) for w in weights))]
 
 
 def _traced() -> bool:
@@ -124,27 +133,50 @@ def _tap(
     return index, weight
 
 
-def _by_matrix(flat: Tensor, corners: list[tuple[Tensor, Tensor]]) -> Tensor:
+def _by_matrix(flat: Tensor, shape: torch.Size, points: Tensor, interpolation: Interpolation, fill: Fill) -> Tensor:
     """Resampling at points shared by many fields is one sparse matrix: fields that share it go through together.
 
-    Points `(1, K, Q)` for fields `(B, K, C, S)` make a block-diagonal matrix with K blocks.
+    Points `(1, K, Q, d)` for fields `(B, K, C, S)` make a block-diagonal matrix with K blocks.
     """
-    index = torch.stack([i for i, _ in corners], dim=-1)  # (*lead, Q, taps)
-    weight = torch.stack([w for _, w in corners], dim=-1).to(flat.dtype)
-    lead, (q, taps) = index.shape[:-2], index.shape[-2:]
-    rest = [i for i, size in enumerate(lead) if size != 1]
+    q = points.shape[-2]
+    rest = [i for i, size in enumerate(points.shape[:-2]) if size != 1]
     order = [*rest, *(i for i in range(flat.ndim - 2) if i not in rest), flat.ndim - 2, flat.ndim - 1]
     stacked = flat.permute(order).flatten(0, len(rest) - 1) if rest else flat.unsqueeze(0)  # (blocks, *, C, S)
     blocks, size = stacked.shape[0], stacked.shape[-1]
-    offset = size * torch.arange(blocks).reshape(-1, 1, 1)
-    columns = (index.reshape(blocks, q, taps) + offset).flatten()
-    starts = np.arange(0, blocks * q * taps + 1, taps)
-    matrix = csr_matrix(
-        (weight.flatten().numpy(), columns.numpy(), starts), shape=(blocks * q, blocks * size), copy=False
-    )
+    given = points.numpy()
+    make = _remembered if given.size <= _SMALL else _matrix
+    matrix = make(given.tobytes(), given.dtype.str, given.shape, tuple(shape), interpolation, fill)
     dense = stacked.flatten(1, -2).movedim(1, 2).reshape(blocks * size, -1)  # (blocks S, fields)
     moved = torch.from_numpy(matrix @ dense.contiguous().numpy()).reshape(blocks, q, -1).movedim(2, 1)
     if not rest:
         return moved.reshape(*flat.shape[:-1], q)
-    shape = [flat.shape[i] for i in order[:-1]]
-    return moved.reshape(*shape, q).permute([order.index(i) for i in range(len(order))])
+    whole = [flat.shape[i] for i in order[:-1]]
+    return moved.reshape(*whole, q).permute([order.index(i) for i in range(len(order))])
+
+
+def _matrix(
+    data: bytes,
+    dtype: str,
+    lead: tuple[int, ...],
+    shape: tuple[int, ...],
+    interpolation: Interpolation,
+    fill: Fill,
+) -> csr_matrix:
+    """The sparse matrix of points `(*lead, Q, d)`, given as bytes, for fields of a spatial shape."""
+    points = torch.from_numpy(np.frombuffer(data, dtype=dtype).reshape(lead).copy())
+    corners = _corners(torch.Size(shape), points, interpolation, fill)
+    index = torch.stack([i for i, _ in corners], dim=-1)  # (*lead, Q, taps)
+    weight = torch.stack([w for _, w in corners], dim=-1).to(points.dtype)
+    q, taps = index.shape[-2:]
+    blocks, size = index[..., 0, 0].numel(), math.prod(shape)
+    offset = size * torch.arange(blocks).reshape(-1, 1, 1)
+    columns = (index.reshape(blocks, q, taps) + offset).flatten()
+    starts = np.arange(0, blocks * q * taps + 1, taps)
+    return csr_matrix(
+        (weight.flatten().numpy(), columns.numpy(), starts), shape=(blocks * q, blocks * size), copy=False
+    )
+
+
+_SMALL = 2**13
+"""Numbers in a set of points beyond which its matrix is not kept."""
+_remembered = lru_cache(maxsize=128)(_matrix)

@@ -91,6 +91,7 @@ def _fit(
 def _join(parts: Sequence[FittedPredictor], blocks: Sequence[range]) -> FittedPredictor:
     skills = torch.cat([part.chart_skill for part in parts])
     makers = [part.untrained for part in parts if part.untrained is not None]
+    sharp = [part.sharp for part in parts if part.sharp is not None]
     ranges = tuple(blocks)
     # Curves of the block with the median skill stand for all.
     middle = sorted(parts, key=lambda part: part.skill)[len(parts) // 2]
@@ -103,4 +104,5 @@ def _join(parts: Sequence[FittedPredictor], blocks: Sequence[range]) -> FittedPr
         seconds=sum(part.seconds for part in parts),
         curves=middle.curves,
         untrained=_Untrained(tuple(makers), ranges) if len(makers) == len(parts) else None,
+        sharp=Joined(tuple(sharp), ranges) if len(sharp) == len(parts) else None,
     )

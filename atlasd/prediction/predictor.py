@@ -41,6 +41,7 @@ class FittedPredictor:
         seconds: Time the fit took.
         curves: Training curves.
         untrained: Makes a predictor of the same kind with random weights, from a generator.
+        sharp: The same map with less smoothing, where the recipe smooths: less bias, more noise.
     """
 
     function: Callable[[Tensor], Tensor]
@@ -53,6 +54,7 @@ class FittedPredictor:
     seconds: float = 0.0
     curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     untrained: Callable[[torch.Generator], Callable[[Tensor], Tensor]] | None = None
+    sharp: Callable[[Tensor], Tensor] | None = None
 
     def __call__(self, x: Tensor, /) -> Tensor:
         return self.function(x)

@@ -26,6 +26,9 @@ FEATURES = 600
 WORTH = 0.5
 """Share of the square norm of a smaller stencil below which a larger one is taken."""
 
+SHARP = 0.1
+"""Share of the slack that the sharp twin of a stencil may use."""
+
 _CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
 
 
@@ -69,7 +72,7 @@ class StencilPredictor:
             inner = y if room is None else centre_crop(y, room)
             moments.add(samples.inputs(index), inner, part if len(train) >= 200 else None)
         shape = tuple(samples.targets(held_out[:1]).shape[3:])
-        function, half = self._choose(moments, samples, held_out, halves, shape)
+        function, sharp, half = self._choose(moments, samples, held_out, halves, shape)
         skill = measure_skill(function, samples, train, held_out, batch=self.batch, inner=_room(samples, half))
         return FittedPredictor(
             function=function,
@@ -80,6 +83,7 @@ class StencilPredictor:
             samples=len(train),
             seconds=time.perf_counter() - started,
             untrained=_Untrained(tuple(function.weight.shape), function.shape),
+            sharp=sharp,
         )
 
     def _halves(self, samples: Samples, count: int) -> list[int]:
@@ -115,8 +119,12 @@ class StencilPredictor:
 
     def _choose(
         self, moments: _Moments, samples: Samples, held_out: Tensor, halves: list[int], shape: tuple[int, ...]
-    ) -> tuple[_Stencil, int]:
-        """For every chart the smoothest stencil within the slack of the best; a larger one must be much smoother."""
+    ) -> tuple[_Stencil, _Stencil, int]:
+        """For every chart the smoothest stencil within the slack of the best; a larger one must be much smoother.
+
+        Its sharp twin has the same width and hardly any slack: a ridge shrinks what the data hold little of, and
+        where that differs from axis to axis it bends directions.
+        """
         recipes = [(half, ridge) for half in halves for ridge in self.ridges]
         solutions = [moments.solve(half, ridge) for half, ridge in recipes]  # each (K, F + 1, C')
         errors = torch.zeros(len(recipes), len(samples.atlas), dtype=torch.float64)
@@ -127,18 +135,26 @@ class StencilPredictor:
             for i, solution in enumerate(solutions):
                 function = moments.stencil(solution, halves[-1], tuple(y.shape[3:]))
                 errors[i] += (function(x) - y).double().square().flatten(2).mean(-1).sum(0)
-        allowed = errors <= errors.min(0).values + self.slack * len(held_out) * moments.pointwise_error()
+        slack = self.slack * len(held_out) * moments.pointwise_error()
         norms = torch.stack([solution[:, :-1].square().sum((1, 2)) for solution in solutions])
-        norms = torch.where(allowed, norms, math.inf).unflatten(0, (len(halves), -1))
-        least, ridge = norms.min(1)  # (H, K): what the data leave open is left smooth
+        allowed = torch.where(errors <= errors.min(0).values + slack, norms, math.inf)
+        # (H, K): what the data leave open is left smooth
+        least, ridge = allowed.unflatten(0, (len(halves), -1)).min(1)
         taken = torch.zeros(len(samples.atlas), dtype=torch.long)
         for row in range(1, len(halves)):
             current = least.gather(0, taken[None])[0]
             taken = torch.where(least[row] < WORTH * current, row, taken)
-        best = taken * len(self.ridges) + ridge.gather(0, taken[None])[0]
-        half = max(recipes[int(i)][0] for i in best)
-        chosen = torch.stack([solutions[int(i)][k] for k, i in enumerate(best)])
-        return moments.stencil(chosen, half, shape), half
+        by_half = errors.unflatten(0, (len(halves), -1))
+        close = by_half <= by_half.min(1, keepdim=True).values + SHARP * slack
+        sharpest = torch.where(close, norms.unflatten(0, (len(halves), -1)), math.inf).argmin(1)
+        half = max(halves[int(row)] for row in taken)
+
+        def stencil(ridges: Tensor) -> _Stencil:
+            rows = taken * len(self.ridges) + ridges.gather(0, taken[None])[0]
+            chosen = torch.stack([solutions[int(i)][k] for k, i in enumerate(rows)])
+            return moments.stencil(chosen, half, shape)
+
+        return stencil(ridge), stencil(sharpest), half
 
 
 def _room(samples: Samples, half: int) -> tuple[int, ...] | None:

@@ -38,8 +38,16 @@ class PointwisePart:
 
     def __call__(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """Values `(B, K, C', *shape)` for inputs `(B, K, C, *in)`."""
-        features = _features(centre_crop(x, shape), self.shift.to(x.dtype), self.scale.to(x.dtype))
-        return torch.einsum("kfo,bkf...->bko...", self.coefficients.to(x.dtype), features)
+        u = _standardised(centre_crop(x, shape), self.shift.to(x.dtype), self.scale.to(x.dtype))
+        channels, ones = u.shape[2], [1] * (u.ndim - 3)
+        c = self.coefficients.to(x.dtype)  # in the order of `_features`
+        c = c.reshape(*c.shape, *ones)
+        value = c[:, 0]
+        for i in range(channels):  # Horner's rule, without an array of features
+            first, second, third = (c[:, 1 + power * channels + i] for power in range(3))
+            v = u[:, :, i : i + 1]
+            value = value + v * (first + v * (second + v * third))
+        return value
 
     def part(self, charts: range) -> PointwisePart:
         """The part of some of the charts."""
@@ -59,9 +67,13 @@ class PointwisePart:
 
 def _features(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
     """1, u, u^2, u^3 of every standardised channel: `(B, K, C, *S)` to `(B, K, 1 + 3 C, *S)`."""
-    ones = [1] * (x.ndim - 3)
-    u = (x - shift.reshape(*shift.shape, *ones)) / scale.reshape(*scale.shape, *ones)
+    u = _standardised(x, shift, scale)
     return torch.cat([torch.ones_like(u[:, :, :1]), u, u * u, u * u * u], dim=2)
+
+
+def _standardised(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    ones = [1] * (x.ndim - 3)
+    return (x - shift.reshape(*shift.shape, *ones)) * (1 / scale).reshape(*scale.shape, *ones)
 
 
 def fit_pointwise(
