@@ -17,11 +17,13 @@ from torch import Tensor
 from atlasd.datasets.climate_grid import MapGrid, map_grid
 from atlasd.datasets.climate_statistics import Statistics, kept_statistics, measured_statistics
 from atlasd.datasets.climate_synthetic import CLASSES, VARIABLES
-from atlasd.errors import AtlasdError, DataError, InputError
+from atlasd.datasets.whole import reading
+from atlasd.errors import DataError, InputError
 from atlasd.runtime.progress import Progress, Silent
 
 LABELS = "LABELS"
 Missing: TypeAlias = Literal["refuse", "fill"]
+_KIND = "netCDF file or zarr store"
 _SUFFIXES = (".nc", ".nc4", ".zarr")
 _NAME = re.compile(r"(.+)_(\d+)")
 """Files of one time differ in a number at the end: data-1996-05-31-01-1_4.nc."""
@@ -75,7 +77,7 @@ class ClimateFolder:
         names = self._names(variables)
         path, index = self.times[number].sources[0]
         out = torch.empty(len(names), *self.shape)
-        with _opened(path) as dataset:
+        with reading(path, _KIND), _opened(path) as dataset:
             for c, name in enumerate(names):  # one at a time: memory is that of one map of one variable
                 out[c] = torch.from_numpy(self._map(dataset, name, index, path))
         return out
@@ -130,7 +132,7 @@ class ClimateFolder:
         return values
 
     def _labels(self, path: Path, index: int) -> np.ndarray:
-        with _opened(path) as dataset:
+        with reading(path, _KIND), _opened(path) as dataset:
             array = dataset[LABELS]
             if "time" in array.dims:
                 array = array.isel(time=index)
@@ -180,7 +182,7 @@ def open_climate(
     found: dict[str, list[tuple[Path, int]]] = {}
     common: list[str] = []
     for file in files:
-        with _opened(file) as dataset:
+        with reading(file, _KIND), _opened(file) as dataset:
             grid = _checked_grid(dataset, file, grid, files[0])
             if labels and LABELS not in dataset.data_vars:
                 raise DataError(
@@ -213,21 +215,11 @@ def _checked_grid(dataset: Any, file: Path, grid: MapGrid | None, first: Path) -
 def _opened(path: Path) -> Any:
     """The dataset, not read yet; to be closed."""
     try:
-        import xarray
+        from atlasd.datasets.file_xarray import open_dataset
+
+        with reading(path, _KIND):
+            return open_dataset(path, zarr=path.suffix == ".zarr")
     except ImportError as error:
         raise DataError(
             f"`{path}` needs the package {error.name!r} to be read; install it with pip install 'atlasd[climate]'."
-        ) from error
-    options: dict[str, Any] = {"engine": "zarr", "consolidated": False}
-    try:
-        if path.suffix != ".zarr":
-            with path.open("rb") as handle:
-                options = {"engine": "scipy" if handle.read(3) == b"CDF" else "h5netcdf"}
-        return xarray.open_dataset(path, decode_times=False, cache=False, **options)
-    except AtlasdError:
-        raise
-    except Exception as error:
-        cause = " ".join(str(error).split())[:160]
-        raise DataError(
-            f"`{path}` must be a whole netCDF file or zarr store, got one that cannot be read ({cause})."
         ) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["read_variables"]
+__all__ = ["open_dataset", "read_variables"]
 
 from pathlib import Path
 from typing import Any
@@ -15,25 +15,36 @@ from atlasd.datasets.files import Variable
 
 def read_variables(path: Path, kind: str) -> dict[str, Variable]:
     """The data variables; coordinates are used for the direction of the axes only."""
-    if kind == "zarr":
-        return _read_zarr(path)
-    with path.open("rb") as handle:
-        engine = "scipy" if handle.read(3) == b"CDF" else "h5netcdf"
-    with xarray.open_dataset(path, engine=engine, decode_times=False) as dataset:
-        return _listed(dataset, path, {"engine": engine})
-
-
-def _read_zarr(path: Path) -> dict[str, Variable]:
-    options: dict[str, Any] = {"engine": "zarr", "consolidated": False}
     try:
-        with xarray.open_dataset(path, decode_times=False, **options) as dataset:
-            return _listed(dataset, path, options)
-    except (KeyError, ValueError):  # a store that was not written by xarray has no dimension names
+        with open_dataset(path, zarr=kind == "zarr") as dataset:
+            return _listed(dataset, path, kind == "zarr")
+    except (KeyError, ValueError):  # a zarr store that was not written by xarray has no dimension names
+        if kind != "zarr":
+            raise
         import zarr
 
         store = zarr.open(str(path), mode="r")
         arrays = {path.stem: store} if isinstance(store, zarr.Array) else dict(store.arrays())
         return {n: Variable(n, tuple(a.shape), np.dtype(a.dtype), _ZarrReader(a)) for n, a in arrays.items()}
+
+
+def open_dataset(path: Path, *, zarr: bool) -> xarray.Dataset:
+    """A netCDF file or zarr store, to be closed; nothing is decoded but missing values and scales."""
+    if zarr:
+        return xarray.open_dataset(path, decode_times=False, cache=False, engine="zarr", consolidated=False)
+    with path.open("rb") as handle:
+        if handle.read(3) == b"CDF":
+            return xarray.open_dataset(path, decode_times=False, cache=False, engine="scipy")
+    import h5netcdf
+    from xarray.backends import H5NetCDFStore
+
+    class Input(h5netcdf.File):
+        """One that can be thrown away when opening it failed half-way; the plain one then complains on stderr."""
+
+        _writable = False
+        _closed = True
+
+    return xarray.open_dataset(H5NetCDFStore(Input(path, "r")), decode_times=False, cache=False)
 
 
 class _ZarrReader:
@@ -47,23 +58,23 @@ class _ZarrReader:
 class _Reader:
     """Opens the dataset again, and reads a part of one variable with missing values as NaN."""
 
-    def __init__(self, path: Path, options: dict[str, Any], name: str) -> None:
-        self._path, self._options, self._name = path, options, name
+    def __init__(self, path: Path, zarr: bool, name: str) -> None:
+        self._path, self._zarr, self._name = path, zarr, name
 
     def __call__(self, rows: slice, axis: int) -> np.ndarray:
-        with xarray.open_dataset(self._path, decode_times=False, **self._options) as dataset:
+        with open_dataset(self._path, zarr=self._zarr) as dataset:
             array = dataset[self._name]
             return array.isel({array.dims[axis]: rows}).values
 
 
-def _listed(dataset: Any, path: Path, options: dict[str, Any]) -> dict[str, Variable]:
+def _listed(dataset: Any, path: Path, zarr: bool) -> dict[str, Variable]:
     found = {}
     for key, array in dataset.data_vars.items():
         name = str(key)
         dims = tuple(str(d) for d in array.dims)
         ascending = tuple(_ascending(dataset, d) for d in array.dims)
         found[name] = Variable(
-            name, tuple(array.shape), np.dtype(array.dtype), _Reader(path, options, name), dims, ascending
+            name, tuple(array.shape), np.dtype(array.dtype), _Reader(path, zarr, name), dims, ascending
         )
     return found
 

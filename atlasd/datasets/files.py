@@ -10,10 +10,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from atlasd.datasets.whole import reading, said
 from atlasd.errors import AtlasdError, DataError, InputError
 
 Reader: TypeAlias = Callable[[slice, int], np.ndarray]
@@ -55,7 +56,7 @@ class Variable:
                 f"variable {self.name!r} of shape {self.shape} must fit into memory, got no room; lower --samples."
             ) from error
         except Exception as error:
-            raise DataError(f"variable {self.name!r} cannot be read: {_short(error)}; is the file whole?") from error
+            raise DataError(f"variable {self.name!r} cannot be read: {said(error)}; is the file whole?") from error
 
     def __str__(self) -> str:
         inside = ", ".join(
@@ -108,17 +109,11 @@ def open_data(path: str | Path) -> DataFile:
     kind = _kind(path)
     module, _ = _FORMATS[kind]
     try:
-        variables = importlib.import_module(f"atlasd.datasets.{module}").read_variables(path, kind)
+        with reading(path, f"{kind} file"):
+            variables = importlib.import_module(f"atlasd.datasets.{module}").read_variables(path, kind)
     except ImportError as error:
         raise DataError(
             f"`{path}` needs the package {error.name!r} to be read; install it with pip install 'atlasd[data]'."
-        ) from error
-    except AtlasdError:
-        raise
-    except Exception as error:
-        raise DataError(
-            f"`{path}` must be a whole {kind} file, got one that cannot be read ({_short(error)}); "
-            "is it truncated or of another kind?"
         ) from error
     if not variables:
         raise DataError(f"`{path}` must hold arrays, got a {kind} file with none.")
@@ -196,9 +191,3 @@ def _neighbours(path: Path) -> str:
         return "; check the path."
     near = near_names(path.name, names)
     return near if near != "." else "; check the path."
-
-
-def _short(error: Exception) -> str:
-    """The first line of a message, not too long."""
-    lines: list[Any] = str(error).strip().splitlines()
-    return (str(lines[0]) if lines else type(error).__name__)[:160]

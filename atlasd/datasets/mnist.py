@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from atlasd.datasets.fetch import data_directory, fetch, find_data
+from atlasd.datasets.whole import reading
 from atlasd.errors import DataError, InputError
 
 FILES = {
@@ -36,11 +37,9 @@ def load_mnist(split: Literal["train", "test"] = "train") -> tuple[Tensor, Tenso
 
 def read_idx(path: Path) -> Tensor:
     """The array of bytes in a gzipped idx file."""
-    try:
+    with reading(path, "gzipped idx file"):
         data = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError) as error:
-        raise DataError(f"`{path}` could not be read: {error}; fetch it again.") from error
-    if len(data) < 4 or data[:3] != b"\x00\x00\x08":
+    if len(data) < 4 or data[:3] != b"\x00\x00\x08" or len(data) < 4 + 4 * data[3]:
         raise DataError(f"`{path}` must be an idx file of bytes, got something else; fetch it again.")
     shape = np.frombuffer(data, ">u4", count=data[3], offset=4).astype(int)
     if len(data) != 4 + 4 * data[3] + shape.prod():

@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from atlasd.datasets.whole import reading, said
 from atlasd.errors import DataError
 
 _STRINGS = {"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "STRING", "BINSTRING", "SHORT_BINSTRING"}
@@ -37,17 +38,21 @@ class TableReader:
         self.path = path
         if not path.is_file():
             raise DataError(f"`{path}` must be an HDF5 file, got nothing there; give the path of a file.")
-        try:
+        with reading(path, "HDF5 file"):
             self._file = h5py.File(path, "r")
-        except OSError as error:
-            raise DataError(
-                f"`{path}` must be a whole HDF5 file, got one that cannot be opened ({_plain(error)}); fetch it again."
-            ) from error
+            try:
+                self._open(key)
+            except BaseException:
+                self.close()
+                raise
+
+    def _open(self, key: str) -> None:
         table = self._file.get(f"{key}/table")
         if not isinstance(table, h5py.Dataset) or table.dtype.names is None:
             names = ", ".join(self._file) or "nothing"
-            self.close()
-            raise DataError(f"`{path}` must hold a table `{key}/table`, got {names}; write it with format='table'.")
+            raise DataError(
+                f"`{self.path}` must hold a table `{key}/table`, got {names}; write it with format='table'."
+            )
         self._table = table
         self._columns = _columns(table)
         self._check_filters()
@@ -83,10 +88,10 @@ class TableReader:
             )
         try:
             part = self._table[start:stop]
-        except OSError as error:
+        except Exception as error:  # h5py has many kinds for one cause
             raise DataError(
                 f"`{self.path}` must be readable to its end, got a fault at rows {start} to {stop} "
-                f"({_plain(error)}); fetch it again."
+                f"({said(error)}); fetch it again."
             ) from error
         by_field: dict[str, list[tuple[int, int]]] = {}
         for place, name in enumerate(columns):
@@ -109,7 +114,6 @@ class TableReader:
         for number in range(plan.get_nfilters()):
             code, _, _, name = plan.get_filter(number)
             if not h5py.h5z.filter_avail(code) and not _load_plugins(code):
-                self.close()
                 raise DataError(
                     f"`{self.path}` must use a compression that h5py knows, got {name.decode()} (filter {code}); "
                     "`pip install hdf5plugin` adds it."
@@ -231,9 +235,3 @@ def _load_plugins(code: int) -> bool:
     except ImportError:
         return False
     return bool(h5py.h5z.filter_avail(code))
-
-
-def _plain(error: OSError) -> str:
-    """The cause without the words around it."""
-    text = " ".join(str(error).split())
-    return text[text.find("(") + 1 : text.rfind(")")] if "(" in text else text

@@ -11,7 +11,6 @@ from __future__ import annotations
 __all__ = ["COMPONENTS", "LABEL", "Split", "find_jets", "jet_columns", "jet_count", "load_jets", "read_jets"]
 
 import os
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor
 
 from atlasd.datasets.pandas_table import TableReader
+from atlasd.datasets.whole import reading
 from atlasd.errors import DataError, InputError
 
 COMPONENTS = ("E", "PX", "PY", "PZ")
@@ -165,16 +165,11 @@ def _whole(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 def _open_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     if not path.is_file():
         raise DataError(f"`{path}` must be an .npz file, got nothing there; give the path of a file.")
-    try:
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            missing = [name for name in ("momenta", "label") if name not in file]
-            if missing:
-                raise DataError(f"`{path}` must hold `{missing[0]}`, got {', '.join(file) or 'nothing'}.")
-            return {name: file[name] for name in ("momenta", "label")}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"`{path}` must be a whole .npz file, got {error}; fetch it again.") from error
+    with reading(path, ".npz file"), path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
+        missing = [name for name in ("momenta", "label") if name not in file]
+        if missing:
+            raise DataError(f"`{path}` must hold `{missing[0]}`, got {', '.join(file) or 'nothing'}.")
+        return {name: file[name] for name in ("momenta", "label")}
 
 
 def _check(

@@ -95,7 +95,7 @@ def test_idx_files(tmp_path):
     for content, message in (
         (gzip.compress(b"other"), "must be an idx file"),
         (gzip.compress(head + b"\1"), "must hold 6 bytes"),
-        (b"not gzipped", "could not be read"),
+        (b"not gzipped", "cannot be read"),
     ):
         path.write_bytes(content)
         with pytest.raises(DataError, match=message):

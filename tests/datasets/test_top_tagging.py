@@ -130,7 +130,7 @@ def test_bad_files(tmp_path, reference):
     whole = reference[0].read_bytes()
     cut = tmp_path / "cut.h5"
     cut.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"must be a whole HDF5 file, got one that cannot be opened \(.*truncated"):
+    with pytest.raises(DataError, match=r"must be a whole HDF5 file, got one that cannot be read \(.*truncated"):
         load_jets(cut)
     text = tmp_path / "text.h5"
     text.write_text("E_0,PX_0\n1,2\n")
