@@ -27,11 +27,10 @@ class Block:
         problem: The problem of these charts.
         index: Numbers of the samples.
         sizes: The sizes |t|.
-        coverage: What the block needs of the coverage.
     """
 
-    def __init__(self, problem: Problem, index: Tensor, sizes: tuple[float, ...], coverage: Coverage | None) -> None:
-        self.problem, self.index, self.sizes, self.coverage = problem, index, sizes, coverage
+    def __init__(self, problem: Problem, index: Tensor, sizes: tuple[float, ...]) -> None:
+        self.problem, self.index, self.sizes = problem, index, sizes
         self._x: Tensor | None = None
         self._criterion: FiniteCriterion | None = None
 
@@ -53,7 +52,7 @@ class Block:
     def criterion(self) -> FiniteCriterion:
         """The criterion of these charts."""
         if self._criterion is None:
-            self._criterion = FiniteCriterion(self.problem, self.x, self.sizes, self.coverage)
+            self._criterion = FiniteCriterion(self.problem, self.x, self.sizes)
         return self._criterion
 
     def errors(self, generators: Sequence[Tensor], sizes: Sequence[Tensor]) -> list[Tensor]:
@@ -68,12 +67,11 @@ class Block:
         """Miss and chance, with shape `(2, T, B, K)`."""
         return torch.stack(self.criterion.measure(a))
 
-    def drift(self, elements: Tensor) -> Tensor:
+    def drift(self, elements: Tensor, coverage: Shared[Coverage]) -> Tensor:
         """How far inputs that group elements `(M, n, n)` move leave the data, `(M, 3, B, K)`."""
-        assert self.coverage is not None
         action, x = self.problem.action, self.x
         with torch.no_grad():
-            return torch.stack([self.coverage.drift(action.on_input(g, x)) for g in elements])
+            return torch.stack([coverage.value.drift(action.on_input(g, x)) for g in elements])
 
     def variance(self) -> Tensor:
         """Variance of the outputs of every chart, `(K,)`."""
@@ -162,10 +160,7 @@ class ChartCriterion:
         self.problem, self.index, self.coverage = problem, index, coverage
         self.steps = torch.tensor([s * t for t in sizes for s in (1.0, -1.0)], dtype=torch.float64)
         self.ranges = problem.blocks()
-        self.blocks = [
-            Shared(Block(problem.part(r), index, sizes, None if coverage is None else coverage.part(r)))
-            for r in self.ranges
-        ]
+        self.blocks = [Shared(Block(problem.part(r), index, sizes)) for r in self.ranges]
 
     def few(self, samples: int, sizes: tuple[float, ...]) -> ChartCriterion:
         """The same on the first samples."""
@@ -206,7 +201,8 @@ class ChartCriterion:
 
     def drift(self, elements: Tensor) -> Tensor:
         """How far inputs that `(M, n, n)` move leave the data, `(M, 3, B, K)`."""
-        return torch.cat(self._all("drift", elements), dim=-1)
+        assert self.coverage is not None
+        return torch.cat(self._all("drift", elements, _Each(self.coverage.shared(self.ranges))), dim=-1)
 
     def coverages(self, generators: Sequence[Tensor]) -> Tensor:
         """Coverage of every size for several generators, with shape `(G, T)`."""

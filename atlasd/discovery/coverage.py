@@ -4,12 +4,14 @@ from __future__ import annotations
 
 __all__ = ["Coverage", "Neighbours", "Range", "Totals"]
 
+from collections.abc import Sequence
 from copy import copy
 
 import torch
 from torch import Tensor
 
 from atlasd.discovery.problem import Problem
+from atlasd.runtime.executor import Shared
 
 _ROWS = 4000
 
@@ -26,6 +28,8 @@ class Coverage:
         charts: Numbers of the charts that count, all by default.
         explained: Share of the variance that the principal directions keep.
     """
+
+    _shared: list[Shared[Coverage]] | None = None
 
     def __init__(self, problem: Problem, x: Tensor, charts: Tensor | None = None, explained: float = 0.999) -> None:
         self.problem, self.charts = problem, charts
@@ -66,11 +70,18 @@ class Coverage:
     def part(self, charts: range) -> Coverage:
         """What one block of charts needs to measure its moved inputs."""
         other = copy(self)
+        other._shared = None
         other.problem = self.problem.part(charts)
         if self.charts is not None:
             inside = (self.charts >= charts.start) & (self.charts < charts.stop)
             other.charts = self.charts[inside] - charts.start
         return other
+
+    def shared(self, blocks: Sequence[range]) -> list[Shared[Coverage]]:
+        """The parts of all blocks, ready to be sent once to each worker."""
+        if self._shared is None:
+            self._shared = [Shared(self.part(block)) for block in blocks]
+        return self._shared
 
     def _learn(self, rows: Tensor, explained: float) -> None:
         half = len(rows) // 2

@@ -15,6 +15,8 @@ from atlasd.discovery.problem import Problem
 
 FLOOR = 3e-4
 """Errors below this are interpolation; they do not count as better."""
+ENOUGH = 1e-3
+"""Gain in the mean logarithm of the error below which a descent ends."""
 
 
 def scaled(a: Tensor) -> Tensor:
@@ -232,6 +234,7 @@ def minimise(
     *,
     apart: bool = False,
     iterations: int = 12,
+    sizes: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Damped Gauss-Newton on the chance-normalised error, inside a subspace of generators.
 
@@ -242,6 +245,7 @@ def minimise(
         weights: Weights of the charts, `(K,)`.
         apart: Whether every chart has its own generator.
         iterations: The most steps.
+        sizes: Weights of the sizes, where they are known already.
 
     Returns:
         The generator `(n, n)` or generators `(K, n, n)` of operator norm 1, and the mean logarithm of the error
@@ -257,23 +261,27 @@ def minimise(
         a = scaled((coefficients @ frame).reshape(-1, n, n))
         return a if apart else a[0]
 
-    sizes = criterion.size_weights(scaled(start.double()))
+    if sizes is None:
+        sizes = criterion.size_weights(scaled(start.double()))
 
     def objective(errors: Tensor) -> Tensor:
         return (errors + FLOOR).log().mean(0) if apart else pooled(errors, weights)[None]
 
-    errors = criterion.errors(matrix(c), sizes)
-    value = objective(errors)
-    damping = torch.full_like(value, 1e-3)
+    if s == 1 or iterations == 0:
+        return matrix(c), (criterion.errors(matrix(c), sizes) + FLOOR).log().mean(0)
+    errors: Tensor | None = None
     eye = torch.eye(s - 1, dtype=torch.float64)
-    for _ in range(iterations if s > 1 else 0):
+    damping = torch.full((len(c),), 1e-3, dtype=torch.float64)
+    for _ in range(iterations):
         # The scale of a generator is fixed: move only along the sphere, whose tangents (rows, s - 1, s) these are.
         tangent = torch.linalg.svd(c[:, None, :])[2][:, 1:]
         norm = torch.linalg.matrix_norm((c @ frame).reshape(-1, n, n), ord=2)
         motions = torch.einsum("rij,jm->irm", tangent, frame).reshape(s - 1, -1, n, n) / norm[:, None, None]
         model = criterion.linearise(matrix(c), motions if apart else motions[:, 0], sizes)
+        errors = model.error
+        value = objective(errors)
         level = model.error + FLOOR
-        slope = (model.slope / level[..., None]).mean(0)  # (K, s)
+        slope = (model.slope / level[..., None]).mean(0)  # (K, s - 1)
         curve = (model.curve / level[..., None, None]).mean(0)
         if not apart:
             share = weights / weights.sum()
@@ -284,19 +292,24 @@ def minimise(
         for _ in range(4):
             system = curve + scale[:, None, None] * damping[:, None, None] * eye
             step = -torch.linalg.solve(system, slope.unsqueeze(-1)).squeeze(-1)
-            step = torch.einsum("rij,ri->rj", tangent, step)
             step = step * (0.5 / step.norm(dim=-1, keepdim=True).clamp_min(0.5))
-            trial = torch.where(moved[:, None], c, c + step)
+            gain = -(slope * step).sum(-1) - 0.5 * torch.einsum("ri,rij,rj->r", step, curve, step)
+            hopeful = ~moved & (gain > ENOUGH)
+            if not bool(hopeful.any()):
+                break
+            trial = torch.where(hopeful[:, None], c + torch.einsum("rij,ri->rj", tangent, step), c)
             trial = trial / trial.norm(dim=-1, keepdim=True)
-            new = objective(criterion.errors(matrix(trial), sizes))
-            better = (new < value) & ~moved
-            damping = torch.where(better, damping * 0.2, torch.where(moved, damping, damping * 8)).clamp(1e-8, 1e6)
+            tried = criterion.errors(matrix(trial), sizes)
+            new = objective(tried)
+            better = (new < value) & hopeful
+            damping = torch.where(better, damping * 0.2, torch.where(hopeful, damping * 8, damping)).clamp(1e-8, 1e6)
             c = torch.where(better[:, None], trial, c)
             value = torch.where(better, new, value)
+            errors = torch.where(better, tried, errors)
             moved |= better
             if bool(moved.all()):
                 break
-        if float((before - value).max()) < 1e-3:
+        if float((before - value).max()) < ENOUGH:
             break
-    final = criterion.errors(matrix(c), sizes)
-    return matrix(c), (final + FLOOR).log().mean(0)
+    assert errors is not None
+    return matrix(c), (errors + FLOOR).log().mean(0)

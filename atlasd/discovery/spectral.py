@@ -22,6 +22,8 @@ from atlasd.errors import InputError
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
+_COARSE = (0.6, 1.5)
+"""Sizes for the first steps."""
 _NEARBY = 0.1
 """How far, relative to its norm, a sharp predictor may move a generator: what is biased, not another one."""
 
@@ -142,8 +144,9 @@ class SpectralSearch:
             if len(rest) == 0:
                 break
             start = self._start(criterion, rest, weights, generator, hints if blurred else hints[:0])
-            start, _ = minimise(criterion.few(12, self.sizes), start, rest, weights)
-            a, errors = minimise(criterion, start, rest, weights, iterations=3)
+            start, _ = minimise(criterion.few(12, _COARSE), start, rest, weights, iterations=6)
+            sizes = criterion.size_weights(start)
+            a, errors = minimise(criterion, start, rest, weights, iterations=3, sizes=sizes)
             if not found and len(weights) > 1:
                 lone = problem.apart(errors.exp())
                 if bool(lone.any()) and not bool(lone.all()):
@@ -151,18 +154,18 @@ class SpectralSearch:
                     cover = Coverage.of(problem, known, (~lone).nonzero().flatten())
                     criterion = ChartCriterion(problem, index, self.sizes, cover)
                     a, errors = minimise(criterion, a, rest, weights)
-                own, _ = minimise(criterion.few(12, self.sizes), a, rest, weights, apart=True, iterations=3)
+                few = criterion.few(12, self.sizes)
+                own, _ = minimise(few, a, rest, weights, apart=True, iterations=3, sizes=sizes)
             if self.generators is None and float(errors.exp() @ weights / weights.sum()) > 2 * self.tolerance + FLOOR:
                 break
             if not found:
                 index = self._covered(problem, cover, a)
                 criterion = ChartCriterion(problem, index, self.sizes, cover)
-                a, _ = minimise(criterion, a, rest, weights, iterations=4)
             # The candidates led here; the last steps may leave their span, which first order knows only roughly.
-            if len(span) < len(everything):
+            if not found or len(span) < len(everything):
                 a, _ = minimise(criterion, a, _complement(everything, found), weights, iterations=4)
             found.append(a)
-        if problem.sharp is not None:
+        if problem.sharp is not None and found:
             found = self._sharpened(ChartCriterion(problem.sharp, index, self.sizes, cover), found, everything, weights)
         basis = torch.stack(found) if found else torch.zeros(0, n, n, dtype=torch.float64)
         basis, notes = closed(basis, fixed=self.generators is not None)
@@ -210,7 +213,7 @@ class SpectralSearch:
             mixes += [eye[i] + eye[j], eye[i] - eye[j], random, hints @ span.flatten(1).mT]
         combined = torch.einsum("ms,sij->mij", torch.cat(mixes), span)
         trials = [scaled(a) for a in combined if float(a.norm()) > 1e-6]
-        few = criterion.few(12, (0.6, 1.5))
+        few = criterion.few(12, _COARSE)
         errors = few.errors_of(trials, list(few.size_weights_of(trials)))
         scores = [float(pooled(e, weights)) for e in errors]
         return trials[min(range(len(trials)), key=scores.__getitem__)]
