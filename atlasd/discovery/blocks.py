@@ -13,7 +13,7 @@ from torch import Tensor
 from atlasd.discovery.coverage import Coverage
 from atlasd.discovery.criterion import halves
 from atlasd.discovery.problem import Problem
-from atlasd.discovery.refine import FiniteCriterion, Linearised, weigh_sizes
+from atlasd.discovery.refine import FiniteCriterion, Linearised, minimise, weigh_sizes
 from atlasd.runtime.executor import About, Shared, current_workers
 
 _LIVE = 32
@@ -62,6 +62,11 @@ class Block:
     def linearise(self, a: Tensor, directions: Tensor, sizes: Tensor) -> Linearised:
         """First-order model of the errors."""
         return self.criterion.linearise(a, directions, sizes)
+
+    def apart(self, start: Tensor, subspace: Tensor, sizes: Tensor, iterations: int) -> Tensor:
+        """A generator for every chart, `(K, n, n)`, each from the same start."""
+        weights = torch.ones(self.problem.charts, dtype=torch.float64)
+        return minimise(self.criterion, start, subspace, weights, apart=True, iterations=iterations, sizes=sizes)[0]
 
     def measure(self, a: Tensor) -> Tensor:
         """Miss and chance, with shape `(2, T, B, K)`."""
@@ -193,6 +198,10 @@ class ChartCriterion:
         along = directions if directions.ndim == 3 else _Each(directions[:, r.start : r.stop] for r in self.ranges)
         answers = self._all("linearise", here, along, sizes)
         return Linearised(*(torch.cat([getattr(m, n) for m in answers], 1) for n in ("error", "slope", "curve")))
+
+    def apart(self, start: Tensor, subspace: Tensor, sizes: Tensor, *, iterations: int) -> Tensor:
+        """The best generator of every chart near `start`, inside a subspace `(s, n, n)`, with shape `(K, n, n)`."""
+        return torch.cat(self._all("apart", start, subspace, sizes, iterations))
 
     def measure(self, a: Tensor) -> tuple[Tensor, Tensor]:
         """Miss and chance of every size, sample and chart, each with shape `(T, B, K)`."""

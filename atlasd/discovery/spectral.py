@@ -67,7 +67,8 @@ class SpectralSearch:
             return self._by_values(problem, seed=seed, progress=progress)
         limit = min(self.gram_samples, 128) if problem.is_field else self.gram_samples
         batch = 16 if problem.is_field else 512
-        sums = gram.accumulate(problem, "search", limit=limit, batch=batch, progress=progress)
+        shards = 4 if problem.is_field else 16
+        sums = gram.accumulate(problem, "search", limit=limit, batch=batch, shards=shards, progress=progress)
         weights = problem.chart_weights()
         residual, chance = sums.total()
         residual_sum, chance_sum = gram.pool(residual, chance, weights)
@@ -154,8 +155,7 @@ class SpectralSearch:
                     cover = Coverage.of(problem, known, (~lone).nonzero().flatten())
                     criterion = ChartCriterion(problem, index, self.sizes, cover)
                     a, errors = minimise(criterion, a, rest, weights)
-                few = criterion.few(12, self.sizes)
-                own, _ = minimise(few, a, rest, weights, apart=True, iterations=3, sizes=sizes)
+                own = criterion.few(12, self.sizes).apart(a, rest, sizes, iterations=3)
             if self.generators is None and float(errors.exp() @ weights / weights.sum()) > 2 * self.tolerance + FLOOR:
                 break
             if not found:
