@@ -70,6 +70,11 @@ class CosetError:
                 return self._field_errors(g)
             return self._pooled(self._misses(g).square().mean(-1))
 
+    @property
+    def tokens(self) -> int:
+        """How many vectors each sample holds; 1 on fields."""
+        return 1 if self.problem.is_field or self.x.ndim < 4 else int(self.x.shape[2])
+
     def plain(self, g: Tensor) -> Tensor:
         """Relative errors of `(M, n, n)` in which every sample counts in full, with shape `(M,)`."""
         if self.problem.is_field:

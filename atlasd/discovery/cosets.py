@@ -32,6 +32,7 @@ from atlasd.runtime.random import stream
 
 _EXACT = 1e-9
 _GAP = 3.0  # decades between rounding and a miss
+_FEW = 32  # starts that are polished at least
 # Beyond this condition a matrix takes most of the data somewhere else.
 _CONDITION = 30.0
 
@@ -169,6 +170,9 @@ class CosetSearch:
         if error.problem.is_field:
             # Each step on a field costs seconds: only starts with a chance are polished.
             starts = _distinct(Membership(algebra), starts, error(starts), self.starts)[0][:16]
+        elif (most := max(_FEW, 2 * len(starts) // error.tokens)) < len(starts):
+            # A step costs as much as there are tokens: of large sets, the starts that do best are polished.
+            starts = starts[error(starts).argsort(stable=True)[:most]]
         progress.say(f"polishing {len(starts)} candidates for cosets")
         polished, _ = polish_starts(error, starts, 6 if error.problem.is_field else 25, algebra)
         return polished

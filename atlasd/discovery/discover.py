@@ -157,7 +157,7 @@ def _attempt(
         lambda: judge_cosets(
             setup,
             judged.algebra,
-            cosets,
+            None if judged.withheld else cosets,
             search.tolerance,
             judged.weights,
             seed,

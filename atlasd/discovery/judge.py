@@ -28,6 +28,7 @@ SIZES = (0.3, 0.6, 1.0, 1.5)
 """Sizes |t| at which generators are judged."""
 _MOST_BESIDE_DOUBT = 12
 """The largest finite group that is claimed beside a generator that could not be decided."""
+_DOUBT = "seen at first order only, beside generators that could not be decided"
 _LISTED = 8
 """The most rejected components that are looked at again, to tell what is broken from what cannot be tested."""
 
@@ -35,7 +36,11 @@ _LISTED = 8
 @storable()
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Generators that passed, with their directions, those that did not, the charts' errors, and the controls."""
+    """Generators that passed, with their directions, those that did not, the charts' errors, and the controls.
+
+    `withheld` says that what passed was seen at first order only, beside generators that could not be decided, and
+    is not claimed.
+    """
 
     algebra: LieAlgebra
     kept: list[Direction]
@@ -43,6 +48,7 @@ class Judged:
     evidence: list[Evidence]
     weights: Tensor
     controls: tuple[float, ...] = ()
+    withheld: bool = False
 
 
 def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) -> Judged:
@@ -58,6 +64,9 @@ def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) ->
         controls = _controls(setup, basis, weights, sizes, tolerance, seed)
         directions = [decide(e, setup.gates, tolerance, len(basis), c) for e, c in zip(evidence, controls, strict=True)]
         keep = [d.decision == "symmetry" for d in directions]
+        if all(keep) and _in_doubt(evidence, dropped):
+            directions = [replace(d, decision="cannot tell", reason=_DOUBT) for d in directions]
+            return Judged(LieAlgebra(basis[:0]), [], dropped + directions, [], weights, withheld=True)
         if all(keep):
             measured = tuple(c for c in controls if c is not None)
             directions = [_with_extent(problem, *pair, weights) for pair in zip(basis, directions, strict=True)]
@@ -67,6 +76,11 @@ def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) ->
         rest = basis[[i for _, i in order]]
         basis = closed(rest)[0] if len(rest) else rest
     return Judged(LieAlgebra(basis), [], dropped, [], weights)
+
+
+def _in_doubt(evidence: list[Evidence], dropped: list[Direction]) -> bool:
+    """Whether all that is left rests on derivatives, while finite motions along others could not be decided."""
+    return all(e.first_order for e in evidence) and any(d.decision == "cannot tell" for d in dropped)
 
 
 def _evidence(

@@ -79,15 +79,20 @@ def run(config: TopTaggingConfig, seed: int, progress: Progress) -> tuple[Discov
         x, _labels(y, config, seed), predictor=_predictor(config), search=_search(config), seed=seed, progress=progress
     )
     metrics = lorentz_metrics(found, conformal_lorentz())
-    # Of the generators as they were proposed: the verdict brings what it keeps to a standard form.
-    if found.proposed is not None and len(found.proposed):
-        proposed = LieAlgebra(found.proposed)
-        metrics["proposed"] = proposed.dimension
-        metrics["proposed_angle_deg"] = math.degrees(float(proposed.angles(conformal_lorentz()).max()))
-        exact = torch.diag(torch.tensor(MINKOWSKI, dtype=torch.float64))
-        metrics["proposed_metric_cosine"] = metric_cosine(metric(proposed).form, exact)
-        metrics["shared_pairs"] = shared_pairs(found.proposed)
+    metrics["shared_pairs"] = shared_pairs(found.algebra.basis)
+    if config.search == "gradient" and found.proposed is not None:
+        metrics |= _proposed(found.proposed)
     return found, Extras(metrics, paper_figures(f"top-tagging/{config.similarity}"), metric_field(found))
+
+
+def _proposed(basis: Tensor) -> dict[str, Any]:
+    """What the paper's search came to, before the verdict, which brings what it keeps to a standard form."""
+    metrics: dict[str, Any] = {"proposed": len(basis), "shared_pairs": shared_pairs(basis)}
+    if len(basis):
+        algebra, exact = LieAlgebra(basis), torch.diag(torch.tensor(MINKOWSKI, dtype=torch.float64))
+        metrics["proposed_angle_deg"] = math.degrees(float(algebra.angles(conformal_lorentz()).max()))
+        metrics["proposed_metric_cosine"] = metric_cosine(metric(algebra).form, exact)
+    return metrics
 
 
 def _labels(y: Tensor, config: TopTaggingConfig, seed: int) -> Tensor:

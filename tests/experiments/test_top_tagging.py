@@ -38,9 +38,16 @@ def test_no_jets_is_one_clear_line(tmp_path):
 
 
 @shared
-def test_few_jets_never_give_a_wrong_group():
-    found, extras = run(TopTaggingConfig(samples=1000), 0, Silent())
-    assert found.group.dimension == 0 or extras.metrics["angle_deg"] < 5
+@pytest.mark.parametrize(
+    "seed", [0, 1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
+)
+def test_few_jets_never_give_a_wrong_group(seed):
+    """Not even a part of the right one: that scaling holds at first order is no answer where boosts are in doubt."""
+    found, extras = run(TopTaggingConfig(samples=1000), seed, Silent())
+    if found.group.dimension:
+        assert found.group.dimension == 7 and extras.metrics["angle_deg"] < 5
+    else:
+        assert found.group.order == 1 and found.verdict.reason.startswith("Cannot tell")
 
 
 @shared
@@ -58,3 +65,12 @@ def test_lorentz_group_with_scaling_and_parity(seed):
     assert extras.metrics["metric_cosine"] >= 0.9999
     assert found.group.order == 2 and float(torch.linalg.det(found.cosets[1])) < 0
     assert "Not testable: diag(-1, " in found.verdict.reason
+
+
+@shared
+def test_generators_are_counted_as_they_were_proposed():
+    """The verdict brings what it keeps to a standard form, in which no two generators share an entry."""
+    config = TopTaggingConfig(samples=1000, search="gradient", similarity="cosine", batches=5, epochs=2)
+    found, extras = run(config, 0, Silent())
+    assert extras.metrics["proposed"] == len(found.proposed)
+    assert extras.metrics["shared_pairs"] == shared_pairs(found.proposed)
