@@ -7,8 +7,10 @@ import torch
 
 from atlasd.algebra.known_algebras import so, trivial
 from atlasd.datasets import sphere_mnist as data
+from atlasd.datasets.fetch import data_directory
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
+from atlasd.errors import AtlasdError
 from atlasd.experiments import sphere_mnist
 from atlasd.experiments.config import configure
 from atlasd.report.spheres import draw_spheres
@@ -74,3 +76,36 @@ def test_pictures():
     assert torch.equal(still[1], first) and not torch.equal(still[2], first)
     figure = draw_spheres(still)
     assert len(figure.axes) == 9 and math.isclose(figure.get_size_inches()[0], 5.7)
+
+
+def _has_digits():
+    try:
+        return data_directory("mnist").is_dir()
+    except AtlasdError:
+        return False
+
+
+needs_digits = pytest.mark.skipif(not _has_digits(), reason="needs ATLASD_DATA/mnist")
+
+
+@needs_digits
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_digits_may_be_turned(seed):
+    _, extras = sphere_mnist.run(configure(sphere_mnist.CONFIG, {}), seed, Silent())
+    assert extras.metrics["group"] == "SO(2)" and extras.metrics["angle_deg"] < 1.5
+    assert 50 < extras.metrics["extent_deg"] < 70
+
+
+@needs_digits
+@pytest.mark.slow
+def test_upright_digits_may_not():
+    found, _ = sphere_mnist.run(configure(sphere_mnist.CONFIG, {"rotate": 0.0}), 0, Silent())
+    assert found.group.dimension == 0
+
+
+@needs_digits
+@pytest.mark.slow
+def test_digits_of_many_sizes_may_be_scaled():
+    _, extras = sphere_mnist.run(configure(sphere_mnist.CONFIG, {"rotate": 0.0, "scale": 1.5}), 0, Silent())
+    assert extras.metrics["dimension"] == 1 and extras.metrics["scaling_angle_deg"] < 10
