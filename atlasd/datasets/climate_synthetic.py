@@ -47,6 +47,11 @@ _LENGTHS = (4.5, 8.0)
 _STEEP, _STEERING = 0.15, (0.12, 0.08)
 """Slope of moisture and pressure that counts, and that of the steering flow, in spreads per 96th of the height."""
 
+_MISSED, _DISPLACED, _RESIZED = 0.2, 1.2, 0.3
+"""Experts of discord 1: share of the events that one does not see, and spreads of where they are drawn, in 96ths of the
+height, and of the logarithm of their strength. Chosen so that two agree as well as those of ClimateNet."""
+Events: TypeAlias = tuple[list[Tensor], list[Tensor]]
+
 
 @dataclass(frozen=True, eq=False)
 class ClimateMaps:
@@ -71,6 +76,7 @@ def synthetic_climate(
     shape: tuple[int, int] = (96, 144),
     experts: int = 1,
     overlooked: float = 0.05,
+    discord: float = 0.0,
     variables: Sequence[str] = VARIABLES,
 ) -> ClimateMaps:
     r"""Draws maps with their labels.
@@ -97,6 +103,8 @@ def synthetic_climate(
         shape: Rows and columns.
         experts: Labels of each map E.
         overlooked: Share of the area that each expert overlooks.
+        discord: How far experts are apart in their drawings of `events`: which they see, where and how large. 0 is
+            nearly of one mind; with 1 two of them agree about as well as those of ClimateNet (`docs/experiments`).
         variables: Which of `VARIABLES`, in which order.
 
     Example:
@@ -104,7 +112,7 @@ def synthetic_climate(
         >>> tuple(maps.x.shape), tuple(maps.labels.shape)
         ((2, 16, 96, 144), (2, 3, 96, 144))
     """
-    _check(times, shape, experts, overlooked, variables)
+    _check(times, shape, experts, overlooked, discord, variables)
     x = torch.empty(times, len(variables), *shape)
     labels = torch.empty(times, experts, *shape, dtype=torch.uint8)
     for n in range(times):
@@ -119,19 +127,23 @@ def synthetic_climate(
             if name in ("TMQ", "QREFHT", "PRECT"):
                 x[n, c].clamp_(min=0.0)
         for e in range(experts):
-            seen = _classes(symmetry, field, drawn, generator)
+            seen = _classes(symmetry, field, drawn, generator, discord)
             missed = _texture(1, shape, generator, lengths=(6.0, 8.0))[0] > _quantile(1 - overlooked)
             labels[n, e] = torch.where(missed, 0, seen).to(torch.uint8)
     return ClimateMaps(x, labels, tuple(variables))
 
 
-def _check(times: int, shape: tuple[int, int], experts: int, overlooked: float, variables: Sequence[str]) -> None:
+def _check(
+    times: int, shape: tuple[int, int], experts: int, overlooked: float, discord: float, variables: Sequence[str]
+) -> None:
     if times < 1 or experts < 1:
         raise InputError(f"`times` and `experts` must be positive, got {times} and {experts}.")
     if min(shape) < 16:
         raise InputError(f"`shape` must be at least (16, 16), got {tuple(shape)}; use for example (96, 144).")
     if not 0 <= overlooked < 1:
         raise InputError(f"`overlooked` must be a share from 0 to below 1, got {overlooked}.")
+    if not 0 <= discord <= 2:
+        raise InputError(f"`discord` must lie between 0 and 2, got {discord}.")
     if unknown := [v for v in variables if v not in _MAKE]:
         raise InputError(f"`variables` must be among {', '.join(VARIABLES)}, got {unknown[0]!r}.")
 
@@ -172,10 +184,11 @@ def _offsets(shape: tuple[int, int], generator: torch.Generator, belt: float) ->
     return (down * 96 / height)[:, None], (right * 96 / height)[None, :]
 
 
-def _weather(shape: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Moisture, winds, pressure and warmth, `(5, H, W)`, and shares of cyclones and rivers, `(2, H, W)`."""
+def _weather(shape: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Events]:
+    """Moisture, winds, pressure and warmth, `(5, H, W)`, and the strengths of cyclones and of rivers, `(H, W)` each."""
     field = _texture(5, shape, generator)
-    strength = torch.zeros(2, *shape)
+    storms: list[Tensor] = []
+    rivers: list[Tensor] = []
     turns = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
     for _ in range(int(torch.randint(3, 8, (1,), generator=generator))):
         down, right = _offsets(shape, generator, belt=0.3)
@@ -190,7 +203,7 @@ def _weather(shape: tuple[int, int], generator: torch.Generator) -> tuple[Tensor
         field[2] += spin * 2.2 * b / size * core
         field[3] -= 2.5 * core
         field[4] += 1.5 * core
-        strength[0] = torch.maximum(strength[0], core)
+        storms.append(core)
     for _ in range(int(torch.randint(2, 5, (1,), generator=generator))):
         down, right = _offsets(shape, generator, belt=0.35)
         angle = math.pi * float(torch.rand(1, generator=generator))
@@ -201,18 +214,21 @@ def _weather(shape: tuple[int, int], generator: torch.Generator) -> tuple[Tensor
         length, width = 10 + 6 * float(draws[1]), 2.0 + 1.2 * float(draws[2])
         ridge = torch.exp(-across.square() / (2 * width * width) - along.square() / (2 * length * length))
         field[0] += 2.2 * ridge
-        strength[1] = torch.maximum(strength[1], ridge)
-    return field, strength
+        rivers.append(ridge)
+    return field, (storms, rivers)
 
 
-def _classes(symmetry: Rule, field: Tensor, drawn: Tensor, generator: torch.Generator) -> Tensor:
+def _classes(
+    symmetry: Rule, field: Tensor, events: Events, generator: torch.Generator, discord: float = 0.0
+) -> Tensor:
     """The class of every pixel, `(H, W)`."""
     if symmetry == "background":
         return torch.zeros_like(field[0], dtype=torch.long)
     if symmetry == "events":
         taste = (0.1 * torch.randn(2, generator=generator)).exp()  # some draw larger outlines than others
-        river = torch.where(drawn[1] > 0.45 * taste[1], 2, 0)
-        return torch.where(drawn[0] > 0.35 * taste[0], 1, river)
+        storms, rivers = (_outlined(drawn, tuple(field.shape[-2:]), discord, generator) for drawn in events)
+        river = torch.where(rivers > 0.45 * taste[1], 2, 0)
+        return torch.where(storms > 0.35 * taste[0], 1, river)
     unit = field.shape[-2] / 96
     m, u, p = ([unit * gradient(field[k], axis) for axis in (0, 1)] for k in (0, 1, 3))
     if symmetry == "affine":
@@ -221,3 +237,18 @@ def _classes(symmetry: Rule, field: Tensor, drawn: Tensor, generator: torch.Gene
         s = _STEERING if symmetry == "none" else (0.0, 0.0)
         event, first = ((d[0] - s[0]).square() + (d[1] - s[1]).square() > _STEEP * _STEEP for d in (m, p))
     return torch.where(event, torch.where(first, 1, 2), 0)
+
+
+def _outlined(strengths: list[Tensor], shape: tuple[int, int], discord: float, generator: torch.Generator) -> Tensor:
+    """The largest of some strengths, `(H, W)`, as one expert sees them: some not at all, others displaced or resized."""
+    seen = torch.zeros(shape)
+    for strength in strengths:
+        if discord:
+            missed, *moved = torch.randn(4, generator=generator).tolist()
+            if missed > _quantile(1 - _MISSED * discord):
+                continue
+            unit = discord * _DISPLACED * shape[0] / 96
+            strength = strength.roll((round(unit * moved[0]), round(unit * moved[1])), (0, 1))
+            strength = strength * math.exp(discord * _RESIZED * moved[2])
+        seen = torch.maximum(seen, strength)
+    return seen

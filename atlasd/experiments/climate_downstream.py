@@ -69,6 +69,7 @@ class ClimateDownstreamConfig(Config):
     train: int = option(160, "maps made up to train on", least=2)
     test: int = option(60, "maps made up to test on", least=1)
     experts: int = option(2, "experts who label each map made up", least=1)
+    discord: float = option(1.0, "of those experts: 0 is nearly of one mind, 1 as in ClimateNet", least=0, most=2)
     epochs: int = option(8, "passes over all maps and experts", least=1)
     batch: int = option(4, "maps in a step", least=2)
     learning_rate: float = option(3e-2, "of Adam", least=1e-9)
@@ -135,6 +136,7 @@ class _Maps:
             symmetry=config.symmetry,
             rows=config.rows,
             experts=config.experts,
+            discord=config.discord,
         )
 
 

@@ -54,6 +54,7 @@ def synthetic_maps(
     symmetry: Rule,
     rows: int,
     experts: int,
+    discord: float = 0.0,
 ) -> VertexMaps:
     """Draws maps one by one and brings each to the grid; only the vertices are kept."""
     shape = (rows, 3 * rows // 2)
@@ -61,7 +62,9 @@ def synthetic_maps(
 
     def drawn() -> Iterable[tuple[Tensor, Tensor]]:
         for _ in range(times):
-            maps = synthetic_climate(1, generator=generator, symmetry=symmetry, shape=shape, experts=experts)
+            maps = synthetic_climate(
+                1, generator=generator, symmetry=symmetry, shape=shape, experts=experts, discord=discord
+            )
             yield maps.x[0], maps.labels[0]
 
     return _brought(projection, drawn())
