@@ -218,9 +218,7 @@ def _weather(shape: tuple[int, int], generator: torch.Generator) -> tuple[Tensor
     return field, (storms, rivers)
 
 
-def _classes(
-    symmetry: Rule, field: Tensor, events: Events, generator: torch.Generator, discord: float = 0.0
-) -> Tensor:
+def _classes(symmetry: Rule, field: Tensor, events: Events, generator: torch.Generator, discord: float = 0.0) -> Tensor:
     """The class of every pixel, `(H, W)`."""
     if symmetry == "background":
         return torch.zeros_like(field[0], dtype=torch.long)
@@ -240,7 +238,7 @@ def _classes(
 
 
 def _outlined(strengths: list[Tensor], shape: tuple[int, int], discord: float, generator: torch.Generator) -> Tensor:
-    """The largest of some strengths, `(H, W)`, as one expert sees them: some not at all, others displaced or resized."""
+    """The largest of some strengths, `(H, W)`, as one expert sees them: some not at all, others moved or resized."""
     seen = torch.zeros(shape)
     for strength in strengths:
         if discord:
