@@ -29,6 +29,7 @@ from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.sphere import Projection, SphereChart, rotate_sphere
 from atlasd.prediction.segment import SegmentPredictor
 from atlasd.prediction.train import Schedule
+from atlasd.runtime.allocation import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
@@ -61,7 +62,7 @@ class SphereMnistConfig(Config):
     }
 
     preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
-    samples: int = option(20_000, "spheres", least=50)
+    samples: int = option(16_000, "spheres", least=50)
     rotate: float = option(60.0, "largest random turn of a digit, in degrees", least=0, most=180)
     scale: float = option(1.0, "largest random enlargement of a digit", least=1, most=4)
     projection: Literal["equirectangular", "orthographic", "gnomonic", "equidistant"] = option(
@@ -73,7 +74,7 @@ class SphereMnistConfig(Config):
     skips: bool = option(True, "let the decoder see the levels of the encoder")
     fit_epochs: int = option(6, "passes of the predictors over the data", least=1)
     background_weight: float = option(0.1, "weight of background pixels in the predictors' loss", least=0, most=1)
-    search_samples: int = option(400, "spheres that the spectral search looks at", least=8)
+    search_samples: int = option(300, "spheres that the spectral search looks at", least=8)
     growth: float = option(0.35, "growth factor of the gradient search", least=0)
     batches: int = option(150, "batches of the gradient search, unless epochs is given", least=1)
     epochs: int | None = option(None, "passes of the gradient search over the data", least=1)
@@ -88,6 +89,7 @@ CONFIG = SphereMnistConfig
 
 def run(config: SphereMnistConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Draws the spheres, fits a predictor to each digit's place, and asks for the local symmetry."""
+    keep_freed_memory()
     progress.say(f"drawing {config.samples} spheres")
     data = sphere_mnist(
         config.samples, rotate=config.rotate, scale=config.scale, generator=stream(seed, "sphere-mnist", "data")
