@@ -224,7 +224,7 @@ def _classes(symmetry: Rule, field: Tensor, events: Events, generator: torch.Gen
         return torch.zeros_like(field[0], dtype=torch.long)
     if symmetry == "events":
         taste = (0.1 * torch.randn(2, generator=generator)).exp()  # some draw larger outlines than others
-        storms, rivers = (_outlined(drawn, tuple(field.shape[-2:]), discord, generator) for drawn in events)
+        storms, rivers = (_outlined(drawn, field.shape[-2:], discord, generator) for drawn in events)
         river = torch.where(rivers > 0.45 * taste[1], 2, 0)
         return torch.where(storms > 0.35 * taste[0], 1, river)
     unit = field.shape[-2] / 96
@@ -237,7 +237,7 @@ def _classes(symmetry: Rule, field: Tensor, events: Events, generator: torch.Gen
     return torch.where(event, torch.where(first, 1, 2), 0)
 
 
-def _outlined(strengths: list[Tensor], shape: tuple[int, int], discord: float, generator: torch.Generator) -> Tensor:
+def _outlined(strengths: list[Tensor], shape: torch.Size, discord: float, generator: torch.Generator) -> Tensor:
     """The largest of some strengths, `(H, W)`, as one expert sees them: some not at all, others moved or resized."""
     seen = torch.zeros(shape)
     for strength in strengths:
