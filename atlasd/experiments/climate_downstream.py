@@ -50,7 +50,6 @@ class ClimateDownstreamConfig(Config):
             "batch": 4,
             "learning_rate": 1e-3,
             "schedule": "constant",
-            "average": 0.0,
             "seeds": 10,
             "train": 200,
             "test": 60,
@@ -69,11 +68,13 @@ class ClimateDownstreamConfig(Config):
     train: int = option(160, "maps made up to train on", least=2)
     test: int = option(60, "maps made up to test on", least=1)
     experts: int = option(2, "experts who label each map made up", least=1)
-    discord: float = option(1.0, "of those experts: 0 is nearly of one mind, 1 as in ClimateNet", least=0, most=2)
+    discord: float = option(0.0, "of those experts: 0 is nearly of one mind, 1 as in ClimateNet", least=0, most=2)
     epochs: int = option(8, "passes over all maps and experts", least=1)
     batch: int = option(4, "maps in a step", least=2)
     learning_rate: float = option(3e-2, "of Adam", least=1e-9)
-    average: float = option(0.998, "share that the running mean of the weights keeps in a step; 0 for none", least=0)
+    average: float = option(
+        0.0, "share that the running mean of the weights keeps in a step, such as 0.998; 0 for none", least=0, most=1
+    )
     schedule: Literal["cycle", "constant"] = option("cycle", "learning rates that rise and fall, or one")
     seeds: int = option(3, "trainings of each network, from the seed given on", least=1)
 
