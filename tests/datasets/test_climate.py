@@ -227,3 +227,18 @@ def test_experts_overlook_but_do_not_invent():
         synthetic_climate(1, generator=stream(0), variables=("SNOW",))
     with pytest.raises(InputError, match="must be positive"):
         synthetic_climate(0, generator=stream(0))
+
+
+def test_experts_at_discord_agree_less_about_events():
+    def agreement(discord):
+        maps = synthetic_climate(
+            6, generator=stream(0), symmetry="events", experts=2, discord=discord, variables=("TMQ",)
+        )
+        a, b = maps.labels[:, 0] > 0, maps.labels[:, 1] > 0
+        return maps.x[0], float((a & b).sum() / (a | b).sum())
+
+    (first, near), (same, apart) = agreement(0.0), agreement(1.0)
+    assert torch.equal(first, same)  # the weather is what it was
+    assert near > 0.75 and 0.15 < apart < 0.55
+    with pytest.raises(InputError, match="`discord` must lie between 0 and 2, got 3"):
+        synthetic_climate(1, generator=stream(0), discord=3)

@@ -18,7 +18,7 @@ from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 
-SMALL = {"train": 3, "test": 2, "experts": 2, "rows": 32, "width": 2, "epochs": 2, "seeds": 1}
+SMALL = {"train": 3, "test": 2, "experts": 2, "rows": 32, "width": 2, "epochs": 2, "seeds": 1, "average": 0.5}
 
 
 class Fixed(nn.Module):
