@@ -36,6 +36,9 @@ from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
+_SMALL = 0.05
+"""Spread of the motions of the gradient search: a label is another one where a momentum is off by some per cent."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TopTaggingConfig(Config):
@@ -43,7 +46,7 @@ class TopTaggingConfig(Config):
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "cpu": {},
-        "paper": {"search": "gradient", "predictor": "mlp", "samples": None},
+        "paper": {"search": "gradient", "predictor": "mlp", "samples": None, "growth_limit": None},
     }
 
     IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
@@ -64,7 +67,7 @@ class TopTaggingConfig(Config):
     weight: float = option(0.1, "weight of the similarity term", least=0)
     growth: float = option(1.0, "growth factor of the gradient search", least=0)
     growth_limit: float | None = option(1.0, "growth limit of the gradient search", least=0)
-    batches: int = option(600, "batches of the gradient search", least=1)
+    batches: int = option(4000, "batches of the gradient search", least=1)
     tolerance: float = option(0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
 
 
@@ -104,15 +107,18 @@ def _labels(y: Tensor, config: TopTaggingConfig, seed: int) -> Tensor:
 def _search(config: TopTaggingConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
         return SpectralSearch(tolerance=config.tolerance)
+    # The paper's loss is that of logits and has no upper end. The error of probabilities has one: growth and weight
+    # count in units of the tolerance, or large generators would pay whatever they do to the labels.
     return GradientSearch(
         generators=config.generators,
         similarity=config.similarity,
-        weight=config.weight,
-        growth=config.growth,
+        weight=config.tolerance * config.weight,
+        growth=config.tolerance * config.growth,
         growth_limit=config.growth_limit,
         steps=config.batches,
         batch=64,
-        spread=1.0,
+        spread=_SMALL,
+        learning_rate=5e-3,
         tolerance=config.tolerance,
     )
 
