@@ -71,6 +71,7 @@ class GradientSearch:
         threshold: Norm below which a generator counts as absent.
         tolerance: The largest relative error that the verdict will count as a symmetry.
         judged: Sizes |t| at which the verdict is asked on fields; the usual ones by default. Fewer is a smaller claim.
+        judged_samples: Held-out samples that the verdict looks at on fields; more make its bounds narrower.
 
     Example:
         >>> GradientSearch(generators=2, similarity="cosine").growth
@@ -94,6 +95,7 @@ class GradientSearch:
     threshold: float = 0.1
     tolerance: float = 0.05
     judged: tuple[float, ...] | None = None
+    judged_samples: int | None = None
 
     def __post_init__(self) -> None:
         if self.generators != "auto" and (not isinstance(self.generators, int) or self.generators < 1):
@@ -194,6 +196,7 @@ class GradientSearch:
             curves={"error": run.errors, "weakest generator": run.norms},
             notes=tuple(notes),
             sizes=self.judged,
+            samples=self.judged_samples,
         )
 
 

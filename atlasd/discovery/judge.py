@@ -60,7 +60,7 @@ def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) ->
     dropped: list[Direction] = []
     while len(basis):
         basis = standard_form(basis)
-        evidence = _evidence(problem, basis, weights, sizes, tolerance, seed)
+        evidence = _evidence(problem, basis, weights, sizes, tolerance, seed, found.samples)
         controls = _controls(setup, basis, weights, sizes, tolerance, seed)
         directions = [decide(e, setup.gates, tolerance, len(basis), c) for e, c in zip(evidence, controls, strict=True)]
         keep = [d.decision == "symmetry" for d in directions]
@@ -84,11 +84,18 @@ def _in_doubt(evidence: list[Evidence], dropped: list[Direction]) -> bool:
 
 
 def _evidence(
-    problem: Problem, basis: Tensor, weights: Tensor, sizes: tuple[float, ...], tolerance: float, seed: int
+    problem: Problem,
+    basis: Tensor,
+    weights: Tensor,
+    sizes: tuple[float, ...],
+    tolerance: float,
+    seed: int,
+    samples: int | None = None,
 ) -> list[Evidence]:
     draws = stream(seed, "verdict", "bootstrap")
     if problem.is_field:
-        return field_evidence(problem, basis, weights, sizes, tolerance, seed=draws)
+        options = {} if samples is None else {"samples": samples}
+        return field_evidence(problem, basis, weights, sizes, tolerance, seed=draws, **options)
     return vector_evidence(problem, basis, sizes, tolerance, seed=draws)
 
 

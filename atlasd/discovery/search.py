@@ -28,6 +28,7 @@ class Found:
         notes: What the search noticed, for the verdict.
         weights: Robust weights of the charts, `(K,)`, where the search down-weighted some.
         sizes: Sizes |t| at which the verdict is to be asked; the usual ones by default.
+        samples: Held-out samples of fields that the verdict is to look at; the usual number by default.
     """
 
     basis: Tensor
@@ -38,6 +39,7 @@ class Found:
     weights: Tensor | None = None
     not_testable: int = 0
     sizes: tuple[float, ...] | None = None
+    samples: int | None = None
 
 
 class Search(Protocol):

@@ -43,6 +43,7 @@ class SpectralSearch:
         derivatives: Whether the map's derivatives mean something. `False` asks no first order on fields and
             searches by values alone, for networks that were fitted to classes.
         judged: Sizes |t| at which the verdict is asked on fields; the usual ones by default. Fewer is a smaller claim.
+        judged_samples: Held-out samples that the verdict looks at on fields; more make its bounds narrower.
     """
 
     tolerance: float = 0.05
@@ -54,6 +55,7 @@ class SpectralSearch:
     starts: int = 16
     derivatives: bool = True
     judged: tuple[float, ...] | None = None
+    judged_samples: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.tolerance < 1:
@@ -111,7 +113,7 @@ class SpectralSearch:
         )
         basis = torch.stack(found) if found else torch.zeros(0, n, n, dtype=torch.float64)
         basis, notes = closed(basis, fixed=self.generators is not None)
-        return Found(basis, notes=notes, sizes=self.judged)
+        return Found(basis, notes=notes, sizes=self.judged, samples=self.judged_samples)
 
     def _on_fields(
         self,
@@ -179,6 +181,7 @@ class SpectralSearch:
             weights=weights,
             not_testable=len(blind),
             sizes=self.judged,
+            samples=self.judged_samples,
         )
 
     def _sharpened(

@@ -35,12 +35,15 @@ from atlasd.runtime.random import stream
 
 SIZES = (1.0, 0.8, 0.6)
 """Sizes at which the search compares generators: of digits turned by at most 60 degrees, one of the two turns by 34 to
-57 ends about as far from upright as it began. Larger ones end farther out, and what is farther out is known worse: the
-best generator is then one that turns less, along the digit, than it should."""
+57 ends about as far from upright as it began. Larger ones end farther out, where digits are known worse, and that bends
+the answer by more than a degree, however many spheres there are."""
 
 JUDGED = (0.6, 0.8, 1.0)
 """Sizes of the verdict, 34 to 57 degrees. Digits turned by at most 60 say little about larger turns, and smaller ones
 leave every digit readable, whatever the generator: at 17 degrees upright digits seem to be free to turn."""
+
+JUDGED_SAMPLES = 150
+"""Held-out spheres of the verdict: predictors of digits are wrong about some altogether, and few make a wide bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +174,7 @@ def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
             starts=8,
             derivatives=False,
             judged=JUDGED,
+            judged_samples=JUDGED_SAMPLES,
         )
     return GradientSearch(
         generators=config.generators,
@@ -182,6 +186,7 @@ def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
         spread=config.spread,
         tolerance=config.tolerance,
         judged=JUDGED,
+        judged_samples=JUDGED_SAMPLES,
     )
 
 
