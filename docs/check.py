@@ -1,5 +1,7 @@
 """Checks the documentation: every local link leads somewhere, the Python in it runs, and every command is described.
 
+Blocks marked `python` are run; those marked `py` need a cluster or files of their own and are only shown.
+
 Run: make docs
 """
 

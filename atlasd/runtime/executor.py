@@ -12,6 +12,7 @@ import hashlib
 import io
 import multiprocessing
 import pickle
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
@@ -135,8 +136,18 @@ def _pack(value: Any) -> bytes:
         return cloudpickle.dumps(value)
 
 
-def _call(data: bytes) -> bytes:
-    function, arguments = pickle.loads(data)
+@dataclass(frozen=True)
+class _Task:
+    """A function and its arguments, packed."""
+
+    data: bytes
+
+    def __dask_tokenize__(self) -> str:
+        return uuid.uuid4().hex  # Dask names a task by its arguments, and would look through all of them
+
+
+def _call(task: _Task) -> bytes:
+    function, arguments = pickle.loads(task.data)
     torch.set_num_threads(1)  # workers share the cores
     if multiprocessing.parent_process() is not None:  # a worker's process is ours; Dask makes it give back every page
         keep_freed_memory(_WORKER_KEEPS)
@@ -261,7 +272,7 @@ class Workers:
     def _submit(self, data: bytes) -> Future[Any] | None:
         assert self.executor is not None
         try:
-            return self.executor.submit(_call, data)
+            return self.executor.submit(_call, _Task(data))
         except (BrokenExecutor, RuntimeError):
             return None
 
