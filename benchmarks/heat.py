@@ -17,7 +17,7 @@ from atlasd.runtime.progress import Silent
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--atlas", default="nineteen", choices=["nineteen", "three", "sheared"])
+    parser.add_argument("--atlas", default="nineteen", choices=["nineteen", "three", "sheared", "shadow"])
     parser.add_argument("--initial", default="separable", choices=["separable", "isotropic"])
     parser.add_argument("--search", default="spectral", choices=["spectral", "gradient"])
     parser.add_argument("--seeds", type=int, default=10)

@@ -18,13 +18,14 @@ from atlasd.geometry.atlas import Atlas
 SIZE = 128
 WALL = math.sqrt(2.0)
 BLOCK = ((0.1, 0.3), (0.2, 0.5))
-ATLASES = ("nineteen", "three", "sheared")
+ATLASES = ("nineteen", "three", "sheared", "shadow")
 
 _NINETEEN = [
     (0.5, 0.15), (0.675, 0.15), (0.85, 0.15), (0.5, 0.325), (0.675, 0.325), (0.85, 0.325), (0.5, 0.5),
     (0.675, 0.5), (0.85, 0.5), (0.15, 0.675), (0.325, 0.675), (0.5, 0.675), (0.675, 0.675), (0.85, 0.675),
     (0.15, 0.85), (0.325, 0.85), (0.5, 0.85), (0.675, 0.85), (0.85, 0.85),
 ]  # fmt: skip
+_SHADOW = (0.2, 0.35)  # the middle of the block
 _THREE = [(0.65, 0.3), (0.675, 0.625), (0.35, 0.75)]
 
 
@@ -162,9 +163,13 @@ def heat_rate(x: Tensor, *, alpha: float = 1.0, dx: float = 0.1, source: bool = 
 
 
 def heat_atlas(name: str = "nineteen") -> Atlas:
-    """The paper's atlases: `nineteen` small charts, `three` large ones, and `sheared`, where one of three is."""
-    if name == "nineteen":
-        return Atlas.at([(int(r * SIZE), int(c * SIZE)) for r, c in _NINETEEN], in_radius=14, out_radius=10)
+    """The paper's atlases: `nineteen` small charts, `three` large ones, and `sheared`, where one of three is.
+
+    In `shadow` a twentieth chart lies over the block, where nothing commutes.
+    """
+    if name in ("nineteen", "shadow"):
+        places = [*_NINETEEN, _SHADOW] if name == "shadow" else _NINETEEN
+        return Atlas.at([(int(r * SIZE), int(c * SIZE)) for r, c in places], in_radius=14, out_radius=10)
     centres = [(int(r * SIZE), int(c * SIZE)) for r, c in _THREE]
     if name == "three":
         return Atlas.at(centres, in_radius=26, out_radius=20)

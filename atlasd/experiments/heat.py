@@ -57,7 +57,9 @@ class HeatConfig(Config):
     }
 
     preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on two cores, or the paper's own settings")
-    atlas: Literal["nineteen", "three", "sheared"] = option("nineteen", "charts; in sheared, one of three is sheared")
+    atlas: Literal["nineteen", "three", "sheared", "shadow"] = option(
+        "nineteen", "charts; in sheared, one of three is sheared; in shadow, a twentieth lies over the block"
+    )
     initial: Literal["separable", "isotropic"] = option("separable", "initial fields: the paper's, or plane waves")
     samples: int = option(1000, "simulated fields", least=8)
     steps: int = option(50, "steps of the simulator", least=1)

@@ -82,7 +82,7 @@ def test_angle_between_spans():
     [
         (
             "atlas=ninteen",
-            "`atlas` must be one of nineteen, three, sheared, got 'ninteen', did you mean 'nineteen'",
+            "`atlas` must be one of nineteen, three, sheared, shadow, got 'ninteen', did you mean 'nineteen'",
         ),
         ("initial=waves", "`initial` must be one of separable, isotropic, got 'waves'"),
         ("samples=0", "`samples` must be an integer of at least 8"),
