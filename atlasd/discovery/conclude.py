@@ -105,6 +105,11 @@ def conclude(
         reason += _first_order(judged)
     elif any(d.decision == "cannot tell" for d in judged.dropped):
         reason = "Cannot tell: " + next(d.reason for d in judged.dropped if d.decision == "cannot tell") + "."
+    elif found.spectrum and found.spectrum[0] < 2 * (1 - gates.skill):  # both sides carry the predictor's noise
+        reason = (
+            f"Cannot tell: the predictor leaves {1 - gates.skill:.0%} of the map unexplained, which alone can make "
+            f"the smallest error that was found ({found.spectrum[0]:.2f})."
+        )
     else:
         lowest = f" (smallest first-order error {found.spectrum[0]:.3f})" if found.spectrum else ""
         reason = f"No symmetry: no direction commutes within the tolerance{lowest}."

@@ -26,7 +26,7 @@ from atlasd.runtime.random import stream
 
 SIZES = (0.3, 0.6, 1.0, 1.5)
 """Sizes |t| at which generators are judged."""
-_MOST_BESIDE_DOUBT = 12
+_MOST_BESIDE_DOUBT = 8
 """The largest finite group that is claimed beside a generator that could not be decided."""
 _DOUBT = "seen at first order only, beside generators that could not be decided"
 _LISTED = 8

@@ -92,7 +92,9 @@ class Problem:
         """Which charts stand apart `(K,)`: their errors `(K,)` are larger than a poor predictor explains."""
         noise = torch.zeros(self.charts, dtype=torch.float64) if self.noise is None else self.noise
         # Both sides of the criterion carry the predictor's noise.
-        return (errors > (2 * noise).clamp_min(0.1)) | (noise > 0.9)
+        own = errors - 2 * noise
+        lone = (own > 0) & (errors > 0.05) & (errors > 5 * errors.median())
+        return lone | ((own > 0) & (errors > 0.1)) | (noise > 0.9)
 
     def blocks(self) -> list[range]:
         """Charts as they are worked on together: blocks of fixed size, where the map knows its parts."""

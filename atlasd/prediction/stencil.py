@@ -29,6 +29,9 @@ WORTH = 0.5
 SHARP = 0.1
 """Share of the slack that the sharp twin of a stencil may use."""
 
+RELIEF, ROUGH = 3.0, 0.01
+"""How much more slack a chart gets where that makes the square norm of its stencil this many times smaller."""
+
 _CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
 
 
@@ -137,24 +140,33 @@ class StencilPredictor:
                 errors[i] += (function(x) - y).double().square().flatten(2).mean(-1).sum(0)
         slack = self.slack * len(held_out) * moments.pointwise_error()
         norms = torch.stack([solution[:, :-1].square().sum((1, 2)) for solution in solutions])
-        allowed = torch.where(errors <= errors.min(0).values + slack, norms, math.inf)
-        # (H, K): what the data leave open is left smooth
-        least, ridge = allowed.unflatten(0, (len(halves), -1)).min(1)
-        taken = torch.zeros(len(samples.atlas), dtype=torch.long)
-        for row in range(1, len(halves)):
-            current = least.gather(0, taken[None])[0]
-            taken = torch.where(least[row] < WORTH * current, row, taken)
+
+        def smoothest(slack: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            """Half width, ridge and square norm for every chart, each `(K,)`."""
+            allowed = torch.where(errors <= errors.min(0).values + slack, norms, math.inf)
+            # (H, K): what the data leave open is left smooth
+            least, ridge = allowed.unflatten(0, (len(halves), -1)).min(1)
+            taken = torch.zeros(len(samples.atlas), dtype=torch.long)
+            for row in range(1, len(halves)):
+                current = least.gather(0, taken[None])[0]
+                taken = torch.where(least[row] < WORTH * current, row, taken)
+            return taken, ridge.gather(0, taken[None])[0], least.gather(0, taken[None])[0]
+
+        taken, ridge, size = smoothest(slack)
+        others = smoothest(RELIEF * slack)
+        rough = others[2] < ROUGH * size
+        taken, ridge = torch.where(rough, others[0], taken), torch.where(rough, others[1], ridge)
         by_half = errors.unflatten(0, (len(halves), -1))
         close = by_half <= by_half.min(1, keepdim=True).values + SHARP * slack
         sharpest = torch.where(close, norms.unflatten(0, (len(halves), -1)), math.inf).argmin(1)
         half = max(halves[int(row)] for row in taken)
 
         def stencil(ridges: Tensor) -> _Stencil:
-            rows = taken * len(self.ridges) + ridges.gather(0, taken[None])[0]
+            rows = taken * len(self.ridges) + ridges
             chosen = torch.stack([solutions[int(i)][k] for k, i in enumerate(rows)])
             return moments.stencil(chosen, half, shape)
 
-        return stencil(ridge), stencil(sharpest), half
+        return stencil(ridge), stencil(sharpest.gather(0, taken[None])[0]), half
 
 
 def _room(samples: Samples, half: int) -> tuple[int, ...] | None:
