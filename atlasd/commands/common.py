@@ -32,7 +32,11 @@ Settings = Annotated[
 
 WorkerCount = Annotated[
     int | None,
-    typer.Option("--workers", metavar="N", help="Processes, one thread each  [default: this one]"),
+    typer.Option(
+        "--workers",
+        metavar="N",
+        help="Processes, one thread each  [default: this one; for discover with many charts, all cores]",
+    ),
 ]
 Dask = Annotated[str, typer.Option("--dask", metavar="ADDRESS", help="Work on this Dask cluster: tcp://HOST:8786.")]
 
@@ -72,7 +76,7 @@ def shown_progress(quiet: bool, verbose: bool = False) -> Iterator[Progress]:
 def chosen_workers(workers: int | None, dask: str) -> Iterator[None]:
     """Runs tasks in several processes, on a Dask cluster, or, where neither is asked for, in this process."""
     from atlasd.errors import InputError
-    from atlasd.runtime.executor import process_pool, working
+    from atlasd.runtime.executor import alone, process_pool, working
 
     if workers is not None and workers < 1:
         raise InputError(f"`workers` must be at least 1, got {workers}.")
@@ -83,6 +87,9 @@ def chosen_workers(workers: int | None, dask: str) -> Iterator[None]:
             yield
     elif workers is not None and workers > 1:
         with process_pool(workers) as pool, working(pool):
+            yield
+    elif workers == 1:
+        with alone():
             yield
     else:
         yield

@@ -35,7 +35,8 @@ def data(
         typer.echo(f"{'jets':<{width}}  jets generated with Pythia and FastJet, in the form of top-tagging")
         return
     if name == "jets":
-        from atlasd.datasets.jets import generate_jets, usable_cores
+        from atlasd.datasets.jets import generate_jets
+        from atlasd.runtime.executor import usable_cores
 
         with shown_progress(quiet) as progress:
             path = generate_jets(

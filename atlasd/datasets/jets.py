@@ -13,7 +13,6 @@ import importlib
 import json
 import math
 import multiprocessing
-import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -225,8 +224,3 @@ def _top_inside(event: Any, jet: Any, radius: float) -> list[float] | None:
 def _apart(particle: Any, jet: Any) -> float:
     turn = abs(particle.phi() - jet.phi_std())
     return math.hypot(particle.eta() - jet.eta(), min(turn, 2 * math.pi - turn))
-
-
-def usable_cores() -> int:
-    """Processes that make sense here."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -24,6 +24,8 @@ from atlasd.experiments.config import Config, option
 from atlasd.experiments.own_charts import Placement, place_charts, plan_charts
 from atlasd.experiments.record import Extras
 from atlasd.geometry.actions import Action, GridAction
+from atlasd.prediction.samples import chart_blocks
+from atlasd.runtime.executor import all_cores
 from atlasd.runtime.progress import Progress
 
 
@@ -72,15 +74,16 @@ def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
     for line in _summary(config, data, choice, files, placement, action):
         progress.say(line)
     placed = place_charts(data, placement, seed, progress)
-    found = discover(
-        data.x,
-        data.y,
-        atlas=placed.atlas,
-        action=action,
-        search=SpectralSearch(tolerance=config.tolerance),
-        seed=seed,
-        progress=progress,
-    )
+    with all_cores(len(chart_blocks(len(placed.atlas))) if placed.atlas is not None else 1):
+        found = discover(
+            data.x,
+            data.y,
+            atlas=placed.atlas,
+            action=action,
+            search=SpectralSearch(tolerance=config.tolerance),
+            seed=seed,
+            progress=progress,
+        )
     metrics: dict[str, Any] = {"samples": len(data.x), "charts": placement.kind}
     if placed.survey is not None:
         found = replace(found, charts=(*found.charts, *placed.survey.dropped))

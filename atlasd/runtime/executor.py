@@ -6,11 +6,15 @@ results are put together do not depend on where they run; that is why the answer
 
 from __future__ import annotations
 
-__all__ = ["About", "Shared", "TaskFailed", "Workers", "current_workers", "process_pool", "working", "working_in"]
+__all__ = [
+    "About", "Shared", "TaskFailed", "Workers", "all_cores", "alone", "current_workers", "process_pool", "usable_cores",
+    "working", "working_in",
+]  # fmt: skip
 
 import hashlib
 import io
 import multiprocessing
+import os
 import pickle
 import uuid
 from collections import OrderedDict
@@ -334,6 +338,36 @@ _current: ContextVar[Workers | None] = ContextVar("atlasd_workers", default=None
 def current_workers() -> Workers:
     """The workers of the discovery that is under way; this process where none were given."""
     return _current.get() or Workers()
+
+
+def usable_cores() -> int:
+    """Processes that make sense here."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Keeps all work in this process, also where `all_cores` would spread it."""
+    token = _current.set(Workers())
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def all_cores(blocks: int) -> Iterator[None]:
+    """Spreads work over the cores of this machine, unless there is little of it or somebody chose otherwise.
+
+    Arguments:
+        blocks: How many tasks there are to work on at the same time.
+    """
+    count = min(usable_cores(), blocks // 2)
+    if _current.get() is not None or count < 2:
+        yield
+        return
+    with process_pool(count) as pool, working(pool):
+        yield
 
 
 @contextmanager
