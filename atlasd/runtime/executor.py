@@ -11,13 +11,9 @@ __all__ = [
     "working", "working_in",
 ]  # fmt: skip
 
-import hashlib
-import io
 import multiprocessing
 import os
 import pickle
-import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -25,23 +21,21 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-import numpy.typing as npt
 import torch
 
 from atlasd.errors import AtlasdError, InputError
 from atlasd.runtime.allocation import keep_freed_memory
+from atlasd.runtime.packing import Packed, Shared, dumps
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.stages import current_stages
 
 T = TypeVar("T")
 ATTEMPTS = 3
 """How often a task is tried before it is given up."""
-_KEPT = 32
 _WORKER_KEEPS = 1 << 28
 """Bytes of freed memory that a worker keeps for its next tensors."""
-_opened: OrderedDict[str, Any] = OrderedDict()
 
 
 class TaskFailed(AtlasdError, RuntimeError):
@@ -78,84 +72,12 @@ class About:
         return where if self.shard is None else f"{where}, shard {self.shard}"
 
 
-class Shared(Generic[T]):
-    """A value that many tasks need; a worker unpacks it once and keeps it for a while.
-
-    Arguments:
-        value: Anything that can be pickled and is small: large arrays are given as references to files.
-    """
-
-    def __init__(self, value: T) -> None:
-        self.value = value
-        self._packed: tuple[str, bytes] | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self._packed is None:
-            data = _pack(self.value)
-            self._packed = hashlib.sha256(data).hexdigest(), data
-        return _unpack, self._packed
-
-
-def _unpack(key: str, data: bytes) -> Shared[Any]:
-    if key not in _opened:
-        _opened[key] = Shared(pickle.loads(data))
-    _opened.move_to_end(key)
-    while len(_opened) > _KEPT:
-        _opened.popitem(last=False)
-    return _opened[key]
-
-
-class _Pickler(pickle.Pickler):
-    """Tensors travel as arrays: torch's own way takes a millisecond for each."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if type(value) is not torch.Tensor or value.requires_grad or value.dtype not in _PLAIN:
-            return NotImplemented
-        # Strides must stay as they are: sums over another order of the same numbers round differently.
-        if value.device.type != "cpu" or not value.is_contiguous():
-            return NotImplemented
-        return _tensor, (value.numpy(),)
-
-
-_PLAIN = {torch.float64, torch.float32, torch.int64, torch.bool}
-
-
-def _tensor(array: npt.NDArray[Any]) -> torch.Tensor:
-    return torch.from_numpy(array)
-
-
-def _dumps(value: Any) -> bytes:
-    buffer = io.BytesIO()
-    _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
-    return buffer.getvalue()
-
-
-def _pack(value: Any) -> bytes:
-    try:
-        return _dumps(value)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        # Functions that are defined inside others travel by value where cloudpickle is there, as it is with Dask.
-        import cloudpickle  # type: ignore[import-untyped, unused-ignore]
-
-        return cloudpickle.dumps(value)
-
-
-@dataclass(frozen=True)
-class _Task:
-    """A function and its arguments, packed."""
-
-    data: bytes
-
-    def __dask_tokenize__(self) -> str:
-        return uuid.uuid4().hex  # Dask names a task by its arguments, and would look through all of them
-
-
-def _call(task: _Task) -> bytes:
+def _call(task: Packed) -> bytes:
     function, arguments = pickle.loads(task.data)
     torch.set_num_threads(1)  # workers share the cores
     if multiprocessing.parent_process() is not None:  # a worker's process is ours; Dask makes it give back every page
         keep_freed_memory(_WORKER_KEEPS)
-    return _dumps(function(*arguments))
+    return dumps(function(*arguments))
 
 
 def process_pool(workers: int) -> ProcessPoolExecutor:
@@ -269,14 +191,14 @@ class Workers:
     def _packed(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[bytes] | None:
         """Tasks ready to be sent, or nothing where they cannot leave this process."""
         try:
-            return [_dumps((function, task)) for task in tasks]
+            return [dumps((function, task)) for task in tasks]
         except (pickle.PicklingError, AttributeError, TypeError, ImportError):
             return None
 
     def _submit(self, data: bytes) -> Future[Any] | None:
         assert self.executor is not None
         try:
-            return self.executor.submit(_call, _Task(data))
+            return self.executor.submit(_call, Packed(data))
         except (BrokenExecutor, RuntimeError):
             return None
 
