@@ -65,7 +65,7 @@ class SphereMnistConfig(Config):
     }
 
     preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
-    samples: int = option(16_000, "spheres", least=50)
+    samples: int = option(20_000, "spheres", least=50)
     rotate: float = option(60.0, "largest random turn of a digit, in degrees", least=0, most=180)
     scale: float = option(1.0, "largest random enlargement of a digit", least=1, most=4)
     projection: Literal["equirectangular", "orthographic", "gnomonic", "equidistant"] = option(
