@@ -102,10 +102,3 @@ def test_digits_may_be_turned(seed):
 def test_upright_digits_may_not():
     found, _ = sphere_mnist.run(configure(sphere_mnist.CONFIG, {"rotate": 0.0}), 0, Silent())
     assert found.group.dimension == 0
-
-
-@needs_digits
-@pytest.mark.slow
-def test_digits_of_many_sizes_may_be_scaled():
-    _, extras = sphere_mnist.run(configure(sphere_mnist.CONFIG, {"rotate": 0.0, "scale": 1.5}), 0, Silent())
-    assert extras.metrics["dimension"] == 1 and extras.metrics["scaling_angle_deg"] < 10
