@@ -18,7 +18,6 @@ from torch import Tensor
 
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.coset_error import CosetError, unit_determinant
-from atlasd.discovery.support import stabiliser
 
 _LARGEST_PLAIN = 384  # signed permutations of four axes
 
@@ -69,21 +68,13 @@ def _outside(algebra: LieAlgebra, matrices: Tensor) -> Tensor:
     return flat - (flat @ frame.mT) @ frame
 
 
-def is_rigid(algebra: LieAlgebra, tolerance: float = 0.1, cone: Tensor | None = None) -> bool:
-    """Whether the normaliser of an algebra exceeds its group and the scalings by isolated elements only.
-
-    Arguments:
-        algebra: The algebra found.
-        tolerance: Rate below which a motion counts as one that keeps the algebra.
-        cone: Form `(n, n)`; with it, only motions that keep its cone count.
-    """
+def is_rigid(algebra: LieAlgebra, tolerance: float = 0.1) -> bool:
+    """Whether the normaliser of an algebra exceeds its group and the scalings by isolated elements only."""
     n, frame = algebra.size, algebra.frame()
     if not len(frame):
         return False
     slopes = _outside(algebra, _bracket_moves(algebra)).flatten(1)  # (n * n, k n n)
-    if cone is not None:
-        slopes = stabiliser(cone) @ slopes
-    free = int((torch.linalg.svdvals(slopes) < tolerance).sum()) + max(0, len(slopes) - min(slopes.shape))
+    free = int((torch.linalg.svdvals(slopes) < tolerance).sum()) + max(0, n * n - min(slopes.shape))
     one = torch.eye(n, dtype=torch.float64) / n**0.5
     scales = bool(_outside(algebra, one).norm() < tolerance)
     return free <= len(frame) + (0 if scales else 1)

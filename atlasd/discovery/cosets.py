@@ -162,11 +162,10 @@ class CosetSearch:
         starts, outside = normalize_starts(algebra, starts)
         starts = reduce_in_coset(algebra, starts[outside < 0.05])
         starts = starts[torch.linalg.cond(starts) < _CONDITION]
-        # Where all data lie on a cone, what leads off it cannot be told from what commutes.
+        # Where all data lie on a cone, what leads off it cannot be told from what commutes: polishing would go there.
         cone = error.problem.cone
-        starts = starts[keeps_cone(cone, starts, finite=True)]
-        if is_rigid(algebra, cone=cone):
-            return starts
+        if cone is not None or is_rigid(algebra):
+            return starts[keeps_cone(cone, starts, finite=True)]
         if error.problem.is_field:
             # Each step on a field costs seconds: only starts with a chance are polished.
             starts = _distinct(Membership(algebra), starts, error(starts), self.starts)[0][:16]
