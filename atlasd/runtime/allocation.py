@@ -6,14 +6,12 @@ __all__ = ["keep_freed_memory"]
 
 import ctypes
 import sys
-from functools import cache
 
 # From malloc.h of the GNU C library: size from which memory is mapped for itself, free memory that is given back, and
 # how much more is asked for at once.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 
 
-@cache
 def keep_freed_memory(limit: int = 1 << 30) -> bool:
     """Lets this process keep freed memory up to `limit` bytes, in place of giving it back and asking again.
 

@@ -19,6 +19,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -72,11 +73,17 @@ class About:
         return where if self.shard is None else f"{where}, shard {self.shard}"
 
 
+@cache
+def _settle_in() -> bool:
+    """What a worker's process does once."""
+    return keep_freed_memory(_WORKER_KEEPS)
+
+
 def _call(task: Packed) -> bytes:
     function, arguments = pickle.loads(task.data)
     torch.set_num_threads(1)  # workers share the cores
     if multiprocessing.parent_process() is not None:  # a worker's process is ours; Dask makes it give back every page
-        keep_freed_memory(_WORKER_KEEPS)
+        _settle_in()
     return dumps(function(*arguments))
 
 

@@ -11,7 +11,8 @@ import pytest
 from atlasd.runtime.interrupt import prompt_interrupt
 
 LONG = """
-import sys, time, torch
+import signal, sys, time, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
 from atlasd.runtime.interrupt import prompt_interrupt
 torch.set_num_threads(1)
 matrix = torch.rand(3000, 3000)
