@@ -107,7 +107,7 @@ def unsure(content):
 
 FILES = {
     "wind.nc": (wind, ["--target", "pdyn", "--nan", "mask"], lambda c: turning(c, 1.0), "O(2) on winds as vectors"),
-    "simulation.npz": (simulation, [], lambda c: turning(c, 1.0) and c["group"]["name"] == "O(2)" or unsure(c),
+    "simulation.npz": (simulation, [], lambda c: (turning(c, 1.0) and c["group"]["name"] == "O(2)") or unsure(c),
                        "O(2), or cannot tell"),
     "events.csv": (events, ["--tokens", "E1,px1,py1,pz1;E2,px2,py2,pz2", "--target", "M"],
                    lambda c: c["group"]["algebra"] == "so(1,3)" or unsure(c), "so(1,3), or cannot tell"),
