@@ -1,5 +1,7 @@
 """The problem: which outputs count, which samples may be seen, and what is left of the map."""
 
+from dataclasses import replace
+
 import torch
 
 from atlasd.discovery.setup import prepare
@@ -76,3 +78,14 @@ def test_targets_are_the_data(exact):
     setup = prepare(x, y, seed=0, progress=Silent(), predictor=MLPPredictor(schedule=Schedule(epochs=1)))
     assert setup.problem.classes == 3 and setup.problem.targets is not None
     assert setup.problem.targets(torch.tensor([4, 5])).tolist() == [[1], [2]]
+
+
+def test_charts_stand_apart_by_more_than_their_noise(exact, waves):
+    atlas = Atlas.at([(15, 15), (16, 14), (14, 16)], in_radius=12, out_radius=9)
+    problem = exact.problem_of(exact.blur, waves(40, (31, 31), length=8.0), atlas=atlas)
+    errors = torch.tensor([0.005, 0.077, 0.004], dtype=torch.float64)
+    assert problem.apart(errors).tolist() == [False, True, False]
+    noisy = replace(problem, noise=torch.tensor([0.0, 0.05, 0.0], dtype=torch.float64))
+    assert not noisy.apart(errors).any()  # a poor predictor explains it
+    assert not problem.apart(errors.clamp_min(0.04)).any()  # not far from the others
+    assert problem.apart(errors.clamp_min(0.2)).all()  # nothing commutes anywhere

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from atlasd.datasets.field_systems import draw_waves, plane_waves
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.fit import fit_predictor
@@ -118,3 +119,15 @@ def test_not_for_vectors_or_classes(rough, two_charts):
         fit_predictor(torch.zeros(30, 3), torch.zeros(30), predictor=StencilPredictor())
     with pytest.raises(InputError, match="must not be a StencilPredictor for vectors or classes"):
         fit_predictor(rough, (rough > 0).long(), atlas=two_charts, predictor=StencilPredictor())
+
+
+def test_the_sharp_twin_fits_better_and_is_rougher():
+    x = plane_waves(*draw_waves(120, torch.Generator().manual_seed(0)), size=24)
+    y = torch.nn.functional.avg_pool2d(x, 3, stride=1, padding=1)
+    atlas = Atlas.at([(11, 11), (12, 12)], in_radius=8, out_radius=5)
+    fitted = fit_predictor(x, y, atlas=atlas, predictor=StencilPredictor(slack=0.05))
+    inputs, targets = atlas.input_patches(x), atlas.output_patches(y)
+    miss = [(f(inputs) - targets)[..., 3:-3, 3:-3].square().mean() for f in (fitted.sharp, fitted.function)]
+    norm = [f.weight.square().sum() for f in (fitted.sharp, fitted.function)]
+    assert miss[0] < 0.5 * miss[1] and norm[0] > norm[1]
+    assert fitted.sharp.weight.shape == fitted.function.weight.shape
