@@ -98,6 +98,13 @@ class Block:
             rows.append(0.5 * size.mean(0))
         return torch.stack(rows)
 
+    def evidence(
+        self, generators: Sequence[Tensor], motions: Sequence[Tensor], coverage: Shared[Coverage]
+    ) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """For every generator: miss and chance, drift of its motions `(T, n, n)`, and what there and back miss."""
+        pairs = zip(generators, motions, strict=True)
+        return [(self.measure(a), self.drift(m, coverage), self.there_and_back(a)) for a, m in pairs]
+
     def elements(self, elements: Tensor) -> Tensor:
         """Miss, chance, and spread of the outputs for group elements `(M, n, n)`, with shape `(M, 3, B, K)`."""
         x, p, d = self.criterion.x, self.criterion.p, self.problem.size
@@ -176,7 +183,7 @@ class ChartCriterion:
         each = [tuple(a[i] if isinstance(a, _Each) else a for a in arguments) for i in range(len(self.blocks))]
         tasks = [(block, method, given) for block, given in zip(self.blocks, each, strict=True)]
         answers = []
-        for i, answer in enumerate(current_workers().stream(_ask, tasks, [About(r) for r in self.ranges])):
+        for i, answer in enumerate(current_workers().stream(_ask, tasks, [About(r) for r in self.ranges], quick=True)):
             answers.append(answer)
             if i >= _LIVE:
                 self.blocks[i].value.close()
@@ -216,9 +223,26 @@ class ChartCriterion:
     def coverages(self, generators: Sequence[Tensor]) -> Tensor:
         """Coverage of every size for several generators, with shape `(G, T)`."""
         assert self.coverage is not None
-        motions = torch.matrix_exp(self.steps[:, None, None] * torch.stack(list(generators))[:, None])
-        scores = [self.coverage.score(d) for d in self.drift(motions.flatten(0, 1))]
+        scores = [self.coverage.score(d) for d in self.drift(self._motions(generators).flatten(0, 1))]
         return torch.tensor(scores, dtype=torch.float64).reshape(-1, len(self.steps))
+
+    def _motions(self, generators: Sequence[Tensor]) -> Tensor:
+        """The group elements at all sizes, `(G, T, n, n)`."""
+        return torch.matrix_exp(self.steps[:, None, None] * torch.stack(list(generators))[:, None])
+
+    def evidence(self, generators: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Miss and chance, coverages `(T,)`, and what there and back miss, for generators asked together."""
+        if not generators:
+            return []
+        assert self.coverage is not None
+        shared, score = self.coverage.shared(self.ranges), self.coverage.score
+        answers = self._all("evidence", list(generators), list(self._motions(generators)), _Each(shared))
+        rows = []
+        for parts in zip(*answers, strict=True):
+            measured, drift, back = (torch.cat(kind, dim=-1) for kind in zip(*parts, strict=True))
+            coverages = torch.tensor([score(d) for d in drift], dtype=torch.float64)
+            rows.append((measured[0], measured[1], coverages, back))
+        return rows
 
     def size_weights(self, a: Tensor) -> Tensor:
         """Weights of the sizes for one generator, with shape `(T,)`, sum 1."""

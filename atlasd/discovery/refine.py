@@ -270,14 +270,22 @@ def minimise(
     if s == 1 or iterations == 0:
         return matrix(c), (criterion.errors(matrix(c), sizes) + FLOOR).log().mean(0)
     errors: Tensor | None = None
+    ahead: Linearised | None = None
     eye = torch.eye(s - 1, dtype=torch.float64)
     damping = torch.full((len(c),), 1e-3, dtype=torch.float64)
-    for _ in range(iterations):
-        # The scale of a generator is fixed: move only along the sphere, whose tangents (rows, s - 1, s) these are.
-        tangent = torch.linalg.svd(c[:, None, :])[2][:, 1:]
-        norm = torch.linalg.matrix_norm((c @ frame).reshape(-1, n, n), ord=2)
+
+    def tangents(at: Tensor) -> Tensor:
+        """The scale of a generator is fixed: it moves only along the sphere, whose tangents are `(rows, s - 1, s)`."""
+        return torch.linalg.svd(at[:, None, :])[2][:, 1:]
+
+    def linearised(at: Tensor, tangent: Tensor) -> Linearised:
+        norm = torch.linalg.matrix_norm((at @ frame).reshape(-1, n, n), ord=2)
         motions = torch.einsum("rij,jm->irm", tangent, frame).reshape(s - 1, -1, n, n) / norm[:, None, None]
-        model = criterion.linearise(matrix(c), motions if apart else motions[:, 0], sizes)
+        return criterion.linearise(matrix(at), motions if apart else motions[:, 0], sizes)
+
+    for iteration in range(iterations):
+        tangent = tangents(c)
+        model, ahead = ahead or linearised(c, tangent), None
         errors = model.error
         value = objective(errors)
         level = model.error + FLOOR
@@ -289,7 +297,7 @@ def minimise(
         scale = curve.diagonal(dim1=-2, dim2=-1).mean(-1).abs().clamp_min(1e-12)
         moved = torch.zeros_like(value, dtype=torch.bool)
         before = value
-        for _ in range(4):
+        for attempt in range(4):
             system = curve + scale[:, None, None] * damping[:, None, None] * eye
             step = -torch.linalg.solve(system, slope.unsqueeze(-1)).squeeze(-1)
             step = step * (0.5 / step.norm(dim=-1, keepdim=True).clamp_min(0.5))
@@ -299,7 +307,12 @@ def minimise(
                 break
             trial = torch.where(hopeful[:, None], c + torch.einsum("rij,ri->rj", tangent, step), c)
             trial = trial / trial.norm(dim=-1, keepdim=True)
-            tried = criterion.errors(matrix(trial), sizes)
+            if not apart and attempt == 0 and iteration + 1 < iterations:
+                # Most steps are good: the model around the new place is asked for at once, and tells the error too.
+                next_model = linearised(trial, tangents(trial))
+                tried = next_model.error
+            else:
+                next_model, tried = None, criterion.errors(matrix(trial), sizes)
             new = objective(tried)
             better = (new < value) & hopeful
             damping = torch.where(better, damping * 0.2, torch.where(hopeful, damping * 8, damping)).clamp(1e-8, 1e6)
@@ -308,6 +321,7 @@ def minimise(
             errors = torch.where(better, tried, errors)
             moved |= better
             if bool(moved.all()):
+                ahead = next_model
                 break
         if float((before - value).max()) < ENOUGH:
             break

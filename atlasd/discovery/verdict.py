@@ -163,9 +163,9 @@ def _bootstrap(
     return (errors * share).sum(1) / share.sum(1)
 
 
-def _floor(criterion: ChartCriterion, a: Tensor, chance: Tensor) -> Tensor:
+def _floor(there_and_back: Tensor, chance: Tensor) -> Tensor:
     """What interpolation alone would miss at every size, relative to chance: half of a move there and back."""
-    floors = (criterion.there_and_back(a) / chance.mean(1).clamp_min(1e-300)).median(1).values
+    floors = (there_and_back / chance.mean(1).clamp_min(1e-300)).median(1).values
     # Never more than a small part of the tolerance: a floor must not hide a broken symmetry.
     return floors.clamp_max(0.02)
 
@@ -185,12 +185,9 @@ def field_evidence(
     criterion = ChartCriterion(problem, problem.test[:samples], sizes, cover)
     variance = criterion.variance()
     evidence = []
-    for a in basis:
-        a = scaled(a)
-        miss, chance = criterion.measure(a)
-        coverages = criterion.coverages([a])[0]
+    for miss, chance, coverages, back in criterion.evidence([scaled(a) for a in basis]):
         share = weigh_sizes(coverages)
-        floor = _floor(criterion, a, chance)
+        floor = _floor(back, chance)
         ratio = (miss.mean(1) / chance.mean(1).clamp_min(1e-300) - floor[:, None]).clamp_min(0.0)  # (T, K)
         charts = share @ ratio
         by_size = (ratio @ weights / weights.sum()).reshape(len(sizes), 2).amax(-1)
@@ -236,7 +233,7 @@ def field_extent(
     def errors(at: tuple[float, ...]) -> list[float]:
         criterion = ChartCriterion(problem, index, at)
         miss, chance = criterion.measure(a)
-        floor = _floor(criterion, a, chance)
+        floor = _floor(criterion.there_and_back(a), chance)
         ratio = (miss.mean(1) / chance.mean(1).clamp_min(1e-300) - floor[:, None]).clamp_min(0.0)
         return (ratio @ weights / weights.sum()).reshape(len(at), 2).mean(-1).tolist()
 

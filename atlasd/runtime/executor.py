@@ -11,6 +11,7 @@ __all__ = [
     "working", "working_in",
 ]  # fmt: skip
 
+import math
 import multiprocessing
 import os
 import pickle
@@ -79,12 +80,27 @@ def _settle_in() -> bool:
     return keep_freed_memory(_WORKER_KEEPS)
 
 
-def _call(task: Packed) -> bytes:
-    function, arguments = pickle.loads(task.data)
+def _call(*tasks: Packed) -> list[bytes]:
     torch.set_num_threads(1)  # workers share the cores
     if multiprocessing.parent_process() is not None:  # a worker's process is ours; Dask makes it give back every page
         _settle_in()
-    return dumps(function(*arguments))
+    answers = []
+    for task in tasks:
+        function, arguments = pickle.loads(task.data)
+        answers.append(dumps(function(*arguments)))
+    return answers
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """Where the answer to a task will come from: the one at this place of what a future gives."""
+
+    future: Future[list[bytes]] | None
+    place: int = 0
+
+    def lost(self) -> bool:
+        """Whether it will never come."""
+        return self.future is None or (self.future.done() and self.future.exception() is not None)
 
 
 def process_pool(workers: int) -> ProcessPoolExecutor:
@@ -110,7 +126,7 @@ class Workers:
 
     def __post_init__(self) -> None:
         self._scratch: TemporaryDirectory[str] | None = None
-        self._count, self._revived = 0, False
+        self._count, self._revived, self._hands = 0, False, 0
         if self.executor is not None and not callable(getattr(self.executor, "submit", None)):
             raise InputError(
                 f"`executor` must be a concurrent.futures.Executor or None, got {type(self.executor).__name__}; "
@@ -145,6 +161,7 @@ class Workers:
         progress: Progress | None = None,
         label: str = "",
         stage: str = "",
+        quick: bool = False,
     ) -> list[T]:
         """Results of all tasks, in their order; raises `TaskFailed` for the first that cannot be done.
 
@@ -155,8 +172,9 @@ class Workers:
             progress: Who is told how far it is.
             label: What is shown there.
             stage: Keeps the result of every task under this name, where a run directory keeps stages.
+            quick: Sends tasks in bundles, one for each worker: sending would take as long as working.
         """
-        return list(self.stream(function, tasks, names, progress=progress, label=label, stage=stage))
+        return list(self.stream(function, tasks, names, progress=progress, label=label, stage=stage, quick=quick))
 
     def stream(
         self,
@@ -167,6 +185,7 @@ class Workers:
         progress: Progress | None = None,
         label: str = "",
         stage: str = "",
+        quick: bool = False,
     ) -> Iterator[T]:
         """The same one by one, in order, so that sums need not keep them all."""
         steps: Iterator[int] | range = range(len(tasks))
@@ -176,7 +195,7 @@ class Workers:
         keys = [stages.key(f"{stage} {name}") for name in names] if stage else []
         kept = {i: value for i, key in enumerate(keys) for found, value in [stages.get(key)] if found}
         packed = self._packed(function, tasks) if self.executor is not None and len(tasks) else None
-        waiting = {i: self._submit(data) for i, data in enumerate(packed) if i not in kept} if packed else {}
+        waiting = self._send(packed, [i for i in range(len(packed)) if i not in kept], quick) if packed else {}
         try:
             for i in steps:
                 if i in kept:
@@ -190,9 +209,9 @@ class Workers:
                     stages.put(keys[i], done)
                 yield done
         finally:
-            for future in waiting.values():
-                if future is not None:
-                    future.cancel()
+            for sent in waiting.values():
+                if sent.future is not None:
+                    sent.future.cancel()
 
     @staticmethod
     def _packed(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[bytes] | None:
@@ -202,10 +221,30 @@ class Workers:
         except (pickle.PicklingError, AttributeError, TypeError, ImportError):
             return None
 
-    def _submit(self, data: bytes) -> Future[Any] | None:
+    def _send(self, packed: list[bytes], numbers: list[int], quick: bool) -> dict[int, _Sent]:
+        """Hands tasks over, one by one or in as many bundles as there are workers."""
+        bundles = min(self._workers(), len(numbers)) if quick else 0
+        size = math.ceil(len(numbers) / bundles) if bundles else 1
+        sent: dict[int, _Sent] = {}
+        for first in range(0, len(numbers), size):
+            bundle = numbers[first : first + size]
+            future = self._submit(*(packed[i] for i in bundle))
+            sent |= {i: _Sent(future, place) for place, i in enumerate(bundle)}
+        return sent
+
+    def _workers(self) -> int:
+        """How many tasks the executor works on at a time, 0 where it does not tell."""
+        if not self._hands:
+            client: Any = getattr(self.executor, "_client", None)  # Dask's
+            self._hands = getattr(self.executor, "_max_workers", 0) or (
+                sum(client.nthreads().values()) if hasattr(client, "nthreads") else 0
+            )
+        return self._hands
+
+    def _submit(self, *data: bytes) -> Future[list[bytes]] | None:
         assert self.executor is not None
         try:
-            return self.executor.submit(_call, Packed(data))
+            return self.executor.submit(_call, *(Packed(d) for d in data))
         except (BrokenExecutor, RuntimeError):
             return None
 
@@ -226,25 +265,25 @@ class Workers:
         finally:
             torch.set_num_threads(threads)
 
-    def _result(self, waiting: dict[int, Future[Any] | None], packed: list[bytes], name: object, number: int) -> Any:
+    def _result(self, waiting: dict[int, _Sent], packed: list[bytes], name: object, number: int) -> Any:
         error: BaseException | None = None
         for _ in range(ATTEMPTS):
-            future = waiting.pop(number)
+            sent = waiting.pop(number)
             try:
-                if future is None:
+                if sent.future is None:
                     raise BrokenExecutor("the pool is broken")
-                return pickle.loads(future.result())
+                return pickle.loads(sent.future.result()[sent.place])
             except (AtlasdError, KeyboardInterrupt, GeneratorExit):
                 raise
             except BrokenExecutor as broken:
                 error = broken
                 self._revive()
                 # What was on its way through the broken pool is lost with it.
-                lost = [i for i, f in waiting.items() if f is None or (f.done() and f.exception() is not None)]
-                waiting.update({i: self._submit(packed[i]) for i in lost})
+                lost = [i for i, other in waiting.items() if other.lost()]
+                waiting.update({i: _Sent(self._submit(packed[i])) for i in lost})
             except Exception as failure:
                 error = failure
-            waiting[number] = self._submit(packed[number])
+            waiting[number] = _Sent(self._submit(packed[number]))
         waiting.pop(number)
         assert error is not None
         raise TaskFailed(name, _reason(error)) from error
