@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["CONTEST", "CompareHeatConfig"]
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -32,6 +33,12 @@ from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 
 
+_DIRECTIONS = {1: (1.0, 0.2), 2: (0.3, 1.0), 3: (-0.4, 1.0)}
+"""Directions of the control's derivatives, by order."""
+_WAVE = 15 / 128
+"""Typical wave number of the initial fields, in radians per pixel."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompareHeatConfig(Config):
     """Settings of the comparison on heat."""
@@ -45,7 +52,7 @@ class CompareHeatConfig(Config):
         "network", "what LieGG looks at: a network fitted to the data, or the map"
     )
     liegg_epochs: int = option(3, "passes of that network over the data", least=1)
-    liegan_steps: int = option(150, "steps of LieGAN", least=1)
+    liegan_steps: int = option(600, "steps of LieGAN", least=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +78,22 @@ def data(config: CompareHeatConfig, seed: int, control: bool) -> HeatSide:
 
 
 def oblique(u: Tensor) -> Tensor:
-    """A smooth 9 x 9 filter with a slope, a curvature and a third derivative along unrelated directions."""
+    """A first, a second and a third derivative along unrelated directions, of one size at the waves of these fields.
+
+    The first two alone have a reflection that keeps both.
+    """
     p = pixel_grid((9, 9), dtype=torch.float64)
-    first, second, third = ((p @ torch.tensor(v, dtype=torch.float64)) for v in ((0.9, 0.4), (-0.5, 0.8), (0.3, -1.0)))
+    powers = [(i, order - i) for order in range(4) for i in range(order + 1)]
+    monomials = torch.stack([p[:, 0] ** i * p[:, 1] ** j for i, j in powers])  # (10, 81)
+    wanted = torch.zeros(len(powers), dtype=torch.float64)  # of every monomial, the operator's value at 0
+    for order, (along, across) in _DIRECTIONS.items():
+        for k, (i, j) in enumerate(powers):
+            if i + j == order:
+                wanted[k] = math.factorial(order) * along**i * across**j / _WAVE**order
     bell = (-p.square().sum(-1) / 6).exp()
-    kernel = (first + 0.5 * (second.square() - 3 * second.square().mean() / 10) + 0.3 * third**3) * bell
-    kernel = (kernel - bell * kernel.sum() / bell.sum()).reshape(1, 1, 9, 9)
-    return functional.conv2d(functional.pad(u, (4,) * 4, mode="replicate"), (kernel / kernel.abs().sum() * 8).to(u))
+    weights = torch.linalg.solve(monomials * bell @ monomials.mT, wanted)
+    kernel = (bell * (weights @ monomials)).reshape(1, 1, 9, 9)
+    return functional.conv2d(functional.pad(u, (4,) * 4, mode="replicate"), kernel.to(u))
 
 
 def ours(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:

@@ -93,9 +93,17 @@ def option_table(rows: Iterable[tuple[str, str, str, str]]) -> Table:
 
 
 def row_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Rows of a comparison, one column for each key that any row has."""
+    """Rows of a comparison, one column for each key that any row has; many figures stand below each other."""
     table = Table(box=SIMPLE)
     keys = list(dict.fromkeys(key for row in rows for key in row))
+    if len(keys) > max(8, len(rows)) and keys[0] == "name":
+        table.add_column("")
+        for row in rows:
+            table.add_column(Text(str(row["name"])), justify="right", overflow="fold")
+        for key in keys[1:]:
+            cells = (Text(_short(row[key]) if row.get(key) is not None else "") for row in rows)
+            table.add_row(key.replace("_", " "), *cells)
+        return table
     for key in keys:
         table.add_column(key, justify="left" if any(isinstance(r.get(key), str) for r in rows) else "right")
     for row in rows:
