@@ -74,6 +74,25 @@ class Metric:
     gap: float
     signature: tuple[int, int, int]
 
+    def simplest(self, within: float = 0.05) -> Tensor:
+        r"""The plainest form that the found one does not contradict, with shape `(n, n)`.
+
+        A form from data is off by a little, and where vectors are long and their norms small, as those of particles
+        are, that little decides. So each entry that is nearly 0, 1 or -1, in units of the mean size of the
+        eigenvalues, is taken for it.
+
+        Arguments:
+            within: How near; 0 changes nothing but the unit.
+
+        Example:
+            >>> Metric(torch.tensor([[-0.71, 0.01], [0.01, 0.70]]), 0.0, 1.0, (1, 1, 0)).simplest()
+            tensor([[-1.,  0.],
+                    [ 0.,  1.]])
+        """
+        form = self.form / torch.linalg.eigvalsh(self.form).abs().mean()
+        plain = form.round().clamp(-1.0, 1.0)
+        return torch.where((form - plain).abs() < within, plain, form)
+
 
 def invariant_forms(
     algebra: LieAlgebra, symmetric: bool = True, tolerance: float = 0.1, conformal: bool = True

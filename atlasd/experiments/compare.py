@@ -195,13 +195,17 @@ def run_contest(
 
 
 def _growth(contest: Contest, name: str, config: Config, seed: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Memory with a quarter, a half and all of the samples."""
+    """Memory with a quarter, a half and all of the samples, where a contest may have so few."""
     full = config.as_dict()["samples"]
     measured = []
     for samples in (full // 4, full // 2, full):
         row = next(r for r in rows if r["name"] == name)
         if samples != full:
-            row = _alone(_Task(contest.name, name, replace(config, samples=samples), seed))  # type: ignore[call-arg]
+            try:
+                smaller = replace(config, samples=samples)  # type: ignore[call-arg]
+            except InputError:
+                continue
+            row = _alone(_Task(contest.name, name, smaller, seed))
         measured.append({"name": name, "samples": samples, **{k: row[k] for k in ("peak_mb", "working_mb")}})
     return measured
 

@@ -32,7 +32,6 @@ from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 
-
 _DIRECTIONS = {1: (1.0, 0.2), 2: (0.3, 1.0), 3: (-0.4, 1.0)}
 """Directions of the control's derivatives, by order."""
 _WAVE = 15 / 128

@@ -79,6 +79,9 @@ class TopTaggingDownstreamConfig(Config):
     discovery: str | None = option(None, "run directory of a discovery, whose metric AtlasGNN takes; else made anew")
     liegan: str | None = option(None, "run directory or JSON file with LieGAN's metric, for LieGNN; else made anew")
     discovery_jets: int = option(110_000, "jets that a new discovery and LieGAN look at", least=1000)
+    within: float = option(
+        0.05, "entries of the discovered metric this near to 0, 1 or -1 are taken for it", least=0, most=0.5
+    )
     liegan_steps: int = option(1000, "steps of LieGAN", least=1)
     seeds: int = option(3, "trainings of every network", least=1)
     train: int = option(20_000, "jets to train on", least=2)
@@ -132,9 +135,10 @@ def run(
             progress.say(f"{name}, seed {s}: AUROC {done['auroc']:.4f} after {done['seconds']:.0f} s")
     paper = paper_figures("top-tagging-downstream")
     each = {name: [results[name, s] for s in range(seed, seed + config.seeds)] for name in networks}
-    form = metric(found.algebra).form
+    form = metric(found.algebra)
     metrics = {
-        "metric_cosine": metric_cosine(form, minkowski()),
+        "metric_cosine": metric_cosine(form.form, minkowski()),
+        "simplest_cosine": metric_cosine(form.simplest(config.within), minkowski()),
         "liegan_cosine": metric_cosine(liegan, minkowski()),
         "rows": [_row(name, runs, paper.get(name, {})) for name, runs in each.items()],
         "equivariance": [_changes(name, runs) for name, runs in each.items()],
@@ -241,7 +245,7 @@ def _networks(
     size: dict[str, Any] = {"hidden": config.hidden, "layers": config.layers, "dropout": config.dropout}
     return {
         "LorentzNet": lambda generator: LorentzNet(generator=generator, **size),
-        "AtlasGNN": lambda generator: AtlasGNN(found.algebra, generator=generator, **size),
+        "AtlasGNN": lambda generator: AtlasGNN(found.algebra, within=config.within, generator=generator, **size),
         "LieGNN": lambda generator: MetricGNN(liegan, generator=generator, **size),
         "LorentzNet (w/o)": lambda generator: LorentzNetWithoutMetric(generator=generator, **size),
         "EGNN": lambda generator: EGNN(generator=generator, **size),

@@ -155,3 +155,21 @@ def test_a_discovery_of_something_else(place):
 def test_no_gpu(place):
     with pytest.raises(InputError, match="device=cpu"):
         execute(plan_run("top-tagging-downstream", settings(place, "device=cuda")), Silent())
+
+
+def test_the_metric_may_be_taken_as_it_was_found(place):
+    exact = lorentz(2)
+    frame = torch.eye(4, dtype=torch.float64) + 0.004
+    tilted = Group(
+        LieAlgebra(frame @ exact.algebra.basis @ torch.linalg.inv(frame)),
+        frame @ exact.cosets @ torch.linalg.inv(frame),
+    )
+    by_hand(tilted).save(place / "lorentz")
+    cosines = []
+    for words in ((), ("within=0",)):
+        plan = plan_run("top-tagging-downstream", settings(place, "seeds=1", *words), out=place / f"run{len(words)}")
+        metrics = execute(plan, Silent()).content["metrics"]
+        cosines.append(metrics["simplest_cosine"])
+        rows = {row["model"]: row["auroc"] for row in metrics["rows"]}
+        assert (rows["AtlasGNN"] == rows["LorentzNet"]) == (not words)
+    assert cosines[0] == pytest.approx(1, abs=1e-12) and cosines[1] < 0.99999
