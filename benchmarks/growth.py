@@ -37,11 +37,11 @@ from atlasd.runtime.progress import Silent
 SIZE = 24
 SIZES = {
     "fields": (1_000, 10_000, 20_000, 50_000, 100_000),
-    "vectors": (1_000, 10_000, 100_000, 300_000, 1_000_000),
-    "charts": (8, 16, 32, 64),
+    "vectors": (1_000, 10_000, 100_000, 300_000, 1_000_000, 3_000_000),
+    "charts": (8, 32, 64, 128),
 }
 # Below these, what does not depend on the samples (imports, solving, the skill on 512 samples) takes the time.
-LINEAR_FROM = {"fields": 10_000, "vectors": 100_000, "charts": 8}
+LINEAR_FROM = {"fields": 10_000, "vectors": 300_000, "charts": 32}
 # Peak memory is compared up to here; the vectors themselves take 32 MB at the largest size.
 MEMORY_TO = 100_000
 

@@ -34,13 +34,10 @@ from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
 SIZES = (1.0, 0.8, 0.6)
-"""Sizes at which the search compares generators: of digits turned by at most 60 degrees, one of the two turns by 34 to
-57 ends about as far from upright as it began. Larger ones end farther out, where digits are known worse, and that bends
-the answer by more than a degree, however many spheres there are."""
-
-JUDGED = (0.6, 0.8, 1.0)
-"""Sizes of the verdict, 34 to 57 degrees. Digits turned by at most 60 say little about larger turns, and smaller ones
-leave every digit readable, whatever the generator: at 17 degrees upright digits seem to be free to turn."""
+"""Sizes of search and verdict, 57 to 34 degrees. Of digits turned by at most 60 degrees, one of the two turns ends about
+as far from upright as it began. Larger ones end farther out, where digits are known worse, and that bends the answer by
+more than a degree, however many spheres there are. Smaller ones leave every digit readable, whatever the generator: at
+17 degrees upright digits seem to be free to turn."""
 
 JUDGED_SAMPLES = 150
 """Held-out spheres of the verdict: predictors of digits are wrong about some altogether, and few make a wide bound."""
@@ -163,17 +160,25 @@ def _predictor(config: SphereMnistConfig) -> SegmentPredictor:
     )
 
 
+def _sizes(config: SphereMnistConfig) -> tuple[float, ...]:
+    """Sizes |t| from those of the module: a digit that is only scaled stays among the data up to log(scale)."""
+    reach = math.log(config.scale) if config.scale > 1 and not config.rotate else 1.0
+    return tuple(reach * size for size in SIZES)
+
+
 def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
+    sizes = _sizes(config)
+    judged = tuple(sorted(sizes))
     if config.search == "spectral":
         generators = None if config.generators == "auto" else config.generators
         return SpectralSearch(
             generators=generators,
             tolerance=config.tolerance,
-            sizes=SIZES,
+            sizes=sizes,
             samples=config.search_samples,
             starts=8,
             derivatives=False,
-            judged=JUDGED,
+            judged=judged,
             judged_samples=JUDGED_SAMPLES,
         )
     return GradientSearch(
@@ -185,7 +190,7 @@ def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
         learning_rate=config.learning_rate,
         spread=config.spread,
         tolerance=config.tolerance,
-        judged=JUDGED,
+        judged=judged,
         judged_samples=JUDGED_SAMPLES,
     )
 
