@@ -23,6 +23,7 @@ from atlasd.discovery.result import Discovery, PredictorSummary
 from atlasd.discovery.search import Found, Search
 from atlasd.discovery.setup import prepare
 from atlasd.discovery.spectral import SpectralSearch
+from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.predictor import PredictorSpec
@@ -70,6 +71,13 @@ def discover(
         'O(2)'
     """
     shown = progress if not isinstance(progress, bool) else (Terminal() if progress else Silent())
+    for name, given, kind, method in (
+        ("predictor", predictor, "StencilPredictor()", "fit"),
+        ("search", search, "SpectralSearch()", "find"),
+        ("cosets", cosets, "CosetSearch()", "find"),
+    ):
+        if given is not None and (isinstance(given, type | str) or not callable(getattr(given, method, None))):
+            raise InputError(f"`{name}` must be an object like {kind}, got {given!r}; leave it out for the default.")
     with working(executor):
         return _discover(
             x, y, function=function, atlas=atlas, action=action, predictor=predictor, search=search,

@@ -34,10 +34,10 @@ from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
 SIZES = (1.0, 0.8, 0.6)
-"""Sizes of search and verdict, 57 to 34 degrees. Of digits turned by at most 60 degrees, one of the two turns ends about
-as far from upright as it began. Larger ones end farther out, where digits are known worse, and that bends the answer by
-more than a degree, however many spheres there are. Smaller ones leave every digit readable, whatever the generator: at
-17 degrees upright digits seem to be free to turn."""
+"""Sizes of search and verdict, 57 to 34 degrees. Of digits turned by at most 60 degrees, one of the two turns ends
+about as far from upright as it began. Larger ones end farther out, where digits are known worse, and that bends the
+answer by more than a degree, however many spheres there are. Smaller ones leave every digit readable, whatever the
+generator: at 17 degrees upright digits seem to be free to turn."""
 
 JUDGED_SAMPLES = 150
 """Held-out spheres of the verdict: predictors of digits are wrong about some altogether, and few make a wide bound."""

@@ -225,3 +225,10 @@ def test_many_turns_do_not_stand_in_for_an_undecided_rotation(exact):
     found = ad.discover(x, x.square().sum(-1), progress=False)
     assert found.group.name in ("O(2)", "trivial")
     assert found.verdict.symmetric or found.verdict.reason.startswith("Cannot tell")
+
+
+@pytest.mark.parametrize("what", [{"cosets": False}, {"search": "spectral"}, {"predictor": ad.StencilPredictor}])
+def test_settings_of_another_kind_are_refused(what):
+    (name,) = what
+    with pytest.raises(InputError, match=f"`{name}` must be an object like"):
+        ad.discover(torch.randn(50, 2), torch.randn(50), progress=False, **what)

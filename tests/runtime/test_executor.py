@@ -114,3 +114,33 @@ def test_one_thread_and_the_old_number_afterwards():
 def test_other_things_are_no_executor():
     with pytest.raises(InputError, match=r"client.get_executor\(\)"):
         Workers("local")
+
+
+class Counting(ThreadPoolExecutor):
+    """Counts what is handed over."""
+
+    handed = 0
+
+    def submit(self, *arguments, **options):
+        self.handed += 1
+        return super().submit(*arguments, **options)
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5, 8])
+def test_quick_tasks_go_in_bundles(tasks):
+    with Counting(2) as executor:
+        found = Workers(executor).map(double, [(k,) for k in range(tasks)], list(range(tasks)), quick=True)
+    assert found == [2 * k for k in range(tasks)]
+    assert executor.handed == min(tasks, 2)
+
+
+def test_of_a_bundle_only_what_fails_is_named(tmp_path):
+    for k in (0, 2):
+        (tmp_path / str(k)).write_text("xxxx")
+    tasks = [(tmp_path / str(k), 5 if k == 1 else 2) for k in range(3)]
+    names = [About(range(k, k + 1)) for k in range(3)]
+    with ThreadPoolExecutor(1) as executor, pytest.raises(TaskFailed, match="chart 1 failed 3 times"):
+        Workers(executor).map(fail_until, tasks, names, quick=True)
+    tasks[1] = (tmp_path / "another", 2)
+    with ThreadPoolExecutor(1) as executor:
+        assert Workers(executor).map(fail_until, tasks, names, quick=True)[1] == 2
