@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["SpectralSearch"]
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +25,8 @@ from atlasd.runtime.random import stream
 
 _COARSE = (0.6, 1.5)
 """Sizes for the first steps."""
+_FAN = 24
+"""Directions that are tried in a plane of candidates."""
 _NEARBY = 0.1
 """How far, relative to its norm, a sharp predictor may move a generator: what is biased, not another one."""
 
@@ -206,10 +209,17 @@ class SpectralSearch:
     def _start(
         self, criterion: ChartCriterion, span: Tensor, weights: Tensor, generator: torch.Generator, hints: Tensor
     ) -> Tensor:
-        """The best of the axes of the span, their sums and differences, hints of charts, and random directions."""
+        """The best of the axes of the span, their sums and differences, hints of charts, and random directions.
+
+        Of a plane, which first order often leaves open, all directions: from far off a descent does not find the way,
+        since what it crosses is not covered by data.
+        """
         s = len(span)
         mixes = [torch.eye(s, dtype=torch.float64)]
-        if s > 1:
+        if s == 2:
+            angles = torch.arange(_FAN, dtype=torch.float64) * (math.pi / _FAN)
+            mixes = [torch.stack([angles.cos(), angles.sin()], dim=-1), hints @ span.flatten(1).mT]
+        elif s > 1:
             random = torch.randn(self.starts if len(hints) else 4, s, generator=generator, dtype=torch.float64)
             i, j = torch.triu_indices(s, s, 1)
             eye = mixes[0]
