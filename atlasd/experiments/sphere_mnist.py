@@ -74,7 +74,7 @@ class SphereMnistConfig(Config):
     skips: bool = option(True, "let the decoder see the levels of the encoder")
     fit_epochs: int = option(6, "passes of the predictors over the data", least=1)
     background_weight: float = option(0.1, "weight of background pixels in the predictors' loss", least=0, most=1)
-    search_samples: int = option(300, "spheres that the spectral search looks at", least=8)
+    search_samples: int = option(600, "spheres that the spectral search looks at", least=8)
     growth: float = option(0.35, "growth factor of the gradient search", least=0)
     batches: int = option(150, "batches of the gradient search, unless epochs is given", least=1)
     epochs: int | None = option(None, "passes of the gradient search over the data", least=1)

@@ -260,7 +260,7 @@ class DeepSetsPredictor:
 
     inner: tuple[int, ...] = (64, 64)
     hidden: tuple[int, ...] = (64,)
-    schedule: Schedule = Schedule(epochs=500, batch=256, learning_rate=5e-3, patience=100, steps=5000, polish=400)
+    schedule: Schedule = Schedule(epochs=500, batch=256, learning_rate=1e-2, patience=500, steps=12_000, polish=800)
 
     def __post_init__(self) -> None:
         if not self.inner or min(*self.inner, *self.hidden, 1) < 1:
