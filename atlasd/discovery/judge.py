@@ -29,6 +29,8 @@ SIZES = (0.3, 0.6, 1.0, 1.5)
 _MOST_BESIDE_DOUBT = 8
 """The largest finite group that is claimed beside a generator that could not be decided."""
 _DOUBT = "seen at first order only, beside generators that could not be decided"
+_MORE = 192
+"""Held-out samples of fields that are looked at where the usual ones leave a generator open."""
 _LISTED = 8
 """The most rejected components that are looked at again, to tell what is broken from what cannot be tested."""
 
@@ -63,6 +65,11 @@ def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) ->
         evidence = _evidence(problem, basis, weights, sizes, tolerance, seed, found.samples)
         controls = _controls(setup, basis, weights, sizes, tolerance, seed)
         directions = [decide(e, setup.gates, tolerance, len(basis), c) for e, c in zip(evidence, controls, strict=True)]
+        if problem.is_field and found.samples is None and any(_open(d) for d in directions):
+            # One wild sample among few leaves it open; the level is then that of two looks.
+            evidence = _evidence(problem, basis, weights, sizes, tolerance, seed, _MORE)
+            pairs = zip(evidence, controls, strict=True)
+            directions = [decide(e, setup.gates, tolerance, 2 * len(basis), c) for e, c in pairs]
         keep = [d.decision == "symmetry" for d in directions]
         if all(keep) and _in_doubt(evidence, dropped):
             directions = [replace(d, decision="cannot tell", reason=_DOUBT) for d in directions]
@@ -76,6 +83,11 @@ def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) ->
         rest = basis[[i for _, i in order]]
         basis = closed(rest)[0] if len(rest) else rest
     return Judged(LieAlgebra(basis), [], dropped, [], weights)
+
+
+def _open(direction: Direction) -> bool:
+    """Whether the bounds hold the tolerance, so that more samples may decide."""
+    return direction.decision == "cannot tell" and direction.lower <= direction.tolerance < direction.upper
 
 
 def _in_doubt(evidence: list[Evidence], dropped: list[Direction]) -> bool:
