@@ -143,8 +143,9 @@ class SpectralSearch:
         weights = problem.chart_weights()
         found: list[Tensor] = []
         own: Tensor | None = None
-        wanted = len(span) if self.generators is None else min(self.generators, len(span))
+        wanted = len(everything) + 1 if self.generators is None else min(self.generators, len(span))
         generator = stream(seed, "search", "starts")
+        whole = weights, cover, criterion
         for _ in progress.track(range(wanted), "finite size"):
             rest = _complement(span, found)
             if len(rest) == 0:
@@ -162,7 +163,12 @@ class SpectralSearch:
                     a, errors = minimise(criterion, a, rest, weights)
                 own = criterion.few(12, self.sizes).apart(a, rest, sizes, iterations=3)
             if self.generators is None and float(errors.exp() @ weights / weights.sum()) > 2 * self.tolerance + FLOOR:
-                break
+                if found or len(span) == len(everything):
+                    break
+                # Where data lie along a few directions, first order may point the wrong way.
+                span, blurred, own = everything, True, None
+                weights, cover, criterion = whole
+                continue
             if not found:
                 index = self._covered(problem, cover, a)
                 criterion = ChartCriterion(problem, index, self.sizes, cover)
