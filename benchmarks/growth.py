@@ -41,7 +41,7 @@ SIZES = {
     "charts": (8, 32, 64, 128),
 }
 # Below these, what does not depend on the samples (imports, solving, the skill on 512 samples) takes the time.
-LINEAR_FROM = {"fields": 10_000, "vectors": 300_000, "charts": 32}
+LINEAR_FROM = {"fields": 10_000, "vectors": 300_000, "charts": 8}
 # Peak memory is compared up to here; the vectors themselves take 32 MB at the largest size.
 MEMORY_TO = 100_000
 
