@@ -1,8 +1,8 @@
 """A zarr store of 100,000 fields that is larger than the memory a discovery on it may use.
 
 Run `python benchmarks/larger_than_memory.py [SAMPLES] [MEGABYTES]` (100,000 and 1,000 by default). The store holds
-heat flow on 56 x 56 pixels. The discovery runs in a process of its own, whose data the system limits (RLIMIT_DATA):
-beyond that, allocations fail and so does the process.
+waves on 56 x 56 pixels and what heat flow makes of them. The discovery runs in a process of its own, whose data the
+system limits (RLIMIT_DATA): beyond that, allocations fail and so does the process.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from pathlib import Path
 
 import torch
 import zarr
-from torch import Tensor
-from torch.nn import functional
 
+from atlasd.datasets.field_systems import blur, draw_waves, plane_waves
 from atlasd.discovery.discover import discover
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.stencil import StencilPredictor
@@ -30,23 +29,6 @@ from atlasd.runtime.random import stream
 SIDE, PART = 56, 1000
 
 
-def fields(count: int, generator: torch.Generator) -> Tensor:
-    """Sums of plane waves in random directions, with shape `(count, 1, SIDE, SIDE)`."""
-    k, phase = torch.randn(count, 4, 2, generator=generator) * 0.3, 6.3 * torch.rand(count, 4, generator=generator)
-    line = torch.arange(SIDE, dtype=torch.float32)
-    rows = torch.exp(1j * (k[..., :1] * line + phase[..., None]))
-    columns = torch.exp(1j * k[..., 1:] * line)
-    return torch.einsum("nwi,nwj->nij", rows, columns).real.unsqueeze(1)
-
-
-def flow(u: Tensor) -> Tensor:
-    """Four steps of the heat equation."""
-    kernel = torch.tensor([[0.0, 0.2, 0.0], [0.2, 0.2, 0.2], [0.0, 0.2, 0.0]]).reshape(1, 1, 3, 3)
-    for _ in range(4):
-        u = functional.conv2d(functional.pad(u, (1,) * 4, mode="replicate"), kernel)
-    return u
-
-
 def write(path: Path, samples: int) -> float:
     """Writes the store part by part and returns its size in megabytes."""
     store = zarr.open_group(str(path), mode="w")
@@ -54,8 +36,8 @@ def write(path: Path, samples: int) -> float:
     x, y = (store.create_array(name, shape=shape, chunks=chunk, dtype="f4", compressors=None) for name in "xy")
     generator = stream(0, "store")
     for start in range(0, samples, PART):
-        u = fields(min(PART, samples - start), generator)
-        x[start : start + len(u)], y[start : start + len(u)] = u.numpy(), flow(u).numpy()
+        u = plane_waves(*draw_waves(min(PART, samples - start), generator), size=SIDE)
+        x[start : start + len(u)], y[start : start + len(u)] = u.numpy(), blur(u, 2.0).numpy()
     return sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) / 1e6
 
 
@@ -73,7 +55,7 @@ def read(path: Path, megabytes: float) -> None:
 def main(samples: int = 100_000, megabytes: float = 1000) -> int:
     """Writes, and reads in a process of its own."""
     with tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch) / "heat.zarr"
+        path = Path(scratch) / "waves.zarr"
         print(f"{samples} samples, {write(path, samples):.0f} MB on disk", flush=True)
         return subprocess.run([sys.executable, __file__, "read", str(path), str(megabytes)]).returncode
 

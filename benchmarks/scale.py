@@ -3,9 +3,8 @@
 Run `python benchmarks/scale.py`; `--samples 400` is quicker, `--rounds 3` takes the best of three. Every way must
 give the same tensors. One ratio is that of wall-clock seconds with one thread each, from data to result, on workers
 that are there and have worked before; it says little on a machine that does other work at the same time, so the load
-is printed. The
-other ratio is that of processor seconds: in process against those of this process and of the busiest worker together,
-which is what would pass if they never waited for anything but each other.
+is printed. The other ratio is that of processor seconds: in process against those of this process and of the busiest
+worker together, which is what would pass if they never waited for anything but each other.
 """
 
 from __future__ import annotations

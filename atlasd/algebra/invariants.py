@@ -74,18 +74,17 @@ class Metric:
     gap: float
     signature: tuple[int, int, int]
 
-    def simplest(self, within: float = 0.05) -> Tensor:
-        r"""The plainest form that the found one does not contradict, with shape `(n, n)`.
+    def rounded(self, within: float) -> Tensor:
+        r"""The form with entries near 0, 1 or -1 taken for these, in units of the mean size of its eigenvalues.
 
-        A form from data is off by a little, and where vectors are long and their norms small, as those of particles
-        are, that little decides. So each entry that is nearly 0, 1 or -1, in units of the mean size of the
-        eigenvalues, is taken for it.
+        Where vectors are long and their norms small, as those of particles are, a form that is slightly off is felt.
+        Whether the data bear the rounded one out is not tested here.
 
         Arguments:
             within: How near; 0 changes nothing but the unit.
 
         Example:
-            >>> Metric(torch.tensor([[-0.71, 0.01], [0.01, 0.70]]), 0.0, 1.0, (1, 1, 0)).simplest()
+            >>> Metric(torch.tensor([[-0.71, 0.01], [0.01, 0.70]]), 0.0, 1.0, (1, 1, 0)).rounded(0.05)
             tensor([[-1.,  0.],
                     [ 0.,  1.]])
         """

@@ -239,12 +239,12 @@ class AtlasGNN(MetricGNN):
 
     Arguments:
         algebra: What `atlasd.discover(...).algebra` holds.
-        within: Entries of the metric that are this near to 0, 1 or -1 are taken for it, see `Metric.simplest`; 0 takes
+        within: Entries of the metric that are this near to 0, 1 or -1 are taken for it, see `Metric.rounded`; 0 takes
             the metric as it was found.
     """
 
     def __init__(self, algebra: LieAlgebra, *, within: float = 0.0, **options: Any) -> None:
-        super().__init__(invariant_metric(algebra).simplest(within), **options)
+        super().__init__(invariant_metric(algebra).rounded(within), **options)
 
 
 class LorentzNet(MetricGNN):

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from atlasd.algebra.known_algebras import so
 from atlasd.baselines.liegan import LieGAN
 from atlasd.baselines.liegg import LieGG
+from atlasd.datasets.field_systems import Stencil, apply
 from atlasd.datasets.heat import heat_atlas, heat_fields, simulate_heat
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
@@ -25,7 +25,6 @@ from atlasd.experiments.compare import OURS, Answer, Contest
 from atlasd.experiments.config import Config, option
 from atlasd.experiments.rivals import ask_data, ask_map
 from atlasd.geometry.atlas import Atlas
-from atlasd.geometry.resample import pixel_grid
 from atlasd.prediction.neural import ConvPredictor
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.prediction.train import Schedule
@@ -81,18 +80,13 @@ def oblique(u: Tensor) -> Tensor:
 
     The first two alone have a reflection that keeps both.
     """
-    p = pixel_grid((9, 9), dtype=torch.float64)
-    powers = [(i, order - i) for order in range(4) for i in range(order + 1)]
-    monomials = torch.stack([p[:, 0] ** i * p[:, 1] ** j for i, j in powers])  # (10, 81)
-    wanted = torch.zeros(len(powers), dtype=torch.float64)  # of every monomial, the operator's value at 0
-    for order, (along, across) in _DIRECTIONS.items():
-        for k, (i, j) in enumerate(powers):
-            if i + j == order:
-                wanted[k] = math.factorial(order) * along**i * across**j / _WAVE**order
-    bell = (-p.square().sum(-1) / 6).exp()
-    weights = torch.linalg.solve(monomials * bell @ monomials.mT, wanted)
-    kernel = (bell * (weights @ monomials)).reshape(1, 1, 9, 9)
-    return functional.conv2d(functional.pad(u, (4,) * 4, mode="replicate"), kernel.to(u))
+    total = torch.zeros_like(u)
+    for order, (down, across) in _DIRECTIONS.items():
+        for i in range(order + 1):
+            rows, columns = (Stencil.derivative(k) if k else None for k in (i, order - i))
+            share = math.comb(order, i) * down**i * across ** (order - i) / _WAVE**order
+            total = total + share * apply(rows, columns, u)
+    return total
 
 
 def ours(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:

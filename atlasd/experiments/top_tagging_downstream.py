@@ -80,7 +80,7 @@ class TopTaggingDownstreamConfig(Config):
     liegan: str | None = option(None, "run directory or JSON file with LieGAN's metric, for LieGNN; else made anew")
     discovery_jets: int = option(110_000, "jets that a new discovery and LieGAN look at", least=1000)
     within: float = option(
-        0.05, "entries of the discovered metric this near to 0, 1 or -1 are taken for it", least=0, most=0.5
+        0.0, "entries of the discovered metric this near to 0, 1 or -1 are taken for it", least=0, most=0.5
     )
     liegan_steps: int = option(1000, "steps of LieGAN", least=1)
     seeds: int = option(3, "trainings of every network", least=1)
@@ -138,7 +138,7 @@ def run(
     form = metric(found.algebra)
     metrics = {
         "metric_cosine": metric_cosine(form.form, minkowski()),
-        "simplest_cosine": metric_cosine(form.simplest(config.within), minkowski()),
+        "rounded_cosine": metric_cosine(form.rounded(config.within), minkowski()),
         "liegan_cosine": metric_cosine(liegan, minkowski()),
         "rows": [_row(name, runs, paper.get(name, {})) for name, runs in each.items()],
         "equivariance": [_changes(name, runs) for name, runs in each.items()],

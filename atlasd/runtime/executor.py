@@ -82,8 +82,8 @@ def _settle_in() -> bool:
 
 
 def _call(*tasks: Packed) -> list[bytes]:
-    """What a worker does. Dask looks through the stack of every task a hundred times a second, which costs a third of
-    its time; a thread of its own keeps that stack short."""
+    """What a worker does. Dask looks through the stack of every task a hundred times a second; a thread of its own
+    keeps that stack short."""
     if "distributed.worker" not in sys.modules:
         return _work(*tasks)
     with ThreadPoolExecutor(1) as aside:

@@ -89,15 +89,15 @@ def test_invalid_input_is_refused():
         metric_cosine(MINKOWSKI, torch.eye(3))
 
 
-def test_the_simplest_form_drops_noise_and_keeps_what_is_there():
+def test_rounding_drops_noise_and_keeps_what_is_there():
     minkowski = torch.diag(torch.tensor([-1.0, 1.0, 1.0, 1.0], dtype=torch.float64))
     noise = 0.02 * torch.rand(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     noisy = Metric((minkowski + noise + noise.mT) / 7, 0.0, 1.0, (1, 3, 0))
-    assert torch.equal(noisy.simplest(0.1), minkowski)
-    assert not torch.equal(noisy.simplest(0.0), minkowski)
+    assert torch.equal(noisy.rounded(0.1), minkowski)
+    assert not torch.equal(noisy.rounded(0.0), minkowski)
     other = torch.diag(torch.tensor([-2.0, 1.0, 1.0, 1.0], dtype=torch.float64))  # light that is slower
-    kept = Metric(other / other.norm(), 0.0, 1.0, (1, 3, 0)).simplest()
+    kept = Metric(other / other.norm(), 0.0, 1.0, (1, 3, 0)).rounded(0.05)
     torch.testing.assert_close(kept / kept[1, 1], other)
     tilted = minkowski.clone()
     tilted[0, 1] = tilted[1, 0] = 0.3
-    assert float(Metric(tilted, 0.0, 1.0, (1, 3, 0)).simplest()[0, 1]) > 0.2
+    assert float(Metric(tilted, 0.0, 1.0, (1, 3, 0)).rounded(0.05)[0, 1]) > 0.2
