@@ -134,6 +134,20 @@ def test_heat_data_and_its_control():
         assert float((oblique(motion(x)) - motion(oblique(x)))[inner].abs().max()) > 0.1 * float(oblique(x).std())
 
 
+@pytest.mark.parametrize("mirror", [lambda z: z, lambda z: z.flip(-1), lambda z: z.flip(-2), lambda z: z.flip(-1, -2)])
+@pytest.mark.parametrize("turn", [0, 1])
+def test_the_control_is_far_from_every_symmetry_of_the_grid_on_its_own_fields(mirror, turn):
+    """On the scale of the verdict, whose tolerance is 0.05: a control that a mirror nearly leaves alone is none."""
+    side = compare_heat.data(CompareHeatConfig(samples=40, steps=20), 0, True)
+    inner = (..., slice(50, 78), slice(70, 98))  # away from the block and the walls
+    move = lambda z: mirror(z.mT if turn else z)  # noqa: E731
+    start, left, right = side.function(side.x), side.function(move(side.x)), move(side.function(side.x))
+    miss = (left - right)[inner].square().mean()
+    error = float(miss / ((left - start)[inner].square().mean() + (right - start)[inner].square().mean() + 1e-12))
+    is_identity = torch.equal(move(side.x), side.x)
+    assert error < 1e-9 if is_identity else error > 0.15
+
+
 def test_command_line(here, capsys):
     assert main(["compare", "toy", "--json"]) == 0
     shown = capsys.readouterr().out

@@ -92,3 +92,11 @@ def test_angle_between_spans():
 def test_bad_settings(setting, message):
     with pytest.raises(InputError, match=message):
         parse_settings(heat.HeatConfig, [setting])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [20, 28, 31])
+def test_seeds_that_were_once_missed(seed):
+    """A start far off, a wild sample among those held out, and first order that points the wrong way."""
+    found, extras = heat.run(configure(heat.HeatConfig, {}), seed, Silent())
+    assert found.group.name == "O(2)" and extras.metrics["angle_deg"] < 0.5

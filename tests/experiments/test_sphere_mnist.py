@@ -102,3 +102,14 @@ def test_digits_may_be_turned(seed):
 def test_upright_digits_may_not():
     found, _ = sphere_mnist.run(configure(sphere_mnist.CONFIG, {"rotate": 0.0}), 0, Silent())
     assert found.group.dimension == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "largest"),
+    [({}, 1.0), ({"rotate": 0.0}, 1.0), ({"rotate": 0.0, "scale": 2.0}, math.log(2)), ({"scale": 2.0}, 1.0)],
+)
+def test_sizes_stay_where_scaled_digits_are(asked, settings, largest):
+    sphere_mnist.run(configure(sphere_mnist.CONFIG, {"samples": 60, **settings}), 0, Silent())
+    search = asked["search"]
+    assert max(search.sizes) == pytest.approx(largest)
+    assert sorted(search.sizes) == list(search.judged)
