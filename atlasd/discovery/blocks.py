@@ -100,10 +100,18 @@ class Block:
 
     def evidence(
         self, generators: Sequence[Tensor], motions: Sequence[Tensor], coverage: Shared[Coverage]
-    ) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """For every generator: miss and chance, drift of its motions `(T, n, n)`, and what there and back miss."""
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor, Tensor]]]:
+        """Variance of the outputs of every chart, `(K,)`, and for every generator three things.
+
+        These are miss and chance, drift of its motions `(T, n, n)`, and what there and back miss.
+        """
         pairs = zip(generators, motions, strict=True)
-        return [(self.measure(a), self.drift(m, coverage), self.there_and_back(a)) for a, m in pairs]
+        rows = [(self.measure(a), self.drift(m, coverage), self.there_and_back(a)) for a, m in pairs]
+        return self.variance(), rows
+
+    def element_evidence(self, elements: Tensor, coverage: Shared[Coverage]) -> tuple[Tensor, Tensor]:
+        """What `elements` and `drift` give."""
+        return self.elements(elements), self.drift(elements, coverage)
 
     def elements(self, elements: Tensor) -> Tensor:
         """Miss, chance, and spread of the outputs for group elements `(M, n, n)`, with shape `(M, 3, B, K)`."""
@@ -230,19 +238,22 @@ class ChartCriterion:
         """The group elements at all sizes, `(G, T, n, n)`."""
         return torch.matrix_exp(self.steps[:, None, None] * torch.stack(list(generators))[:, None])
 
-    def evidence(self, generators: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Miss and chance, coverages `(T,)`, and what there and back miss, for generators asked together."""
+    def evidence(self, generators: Sequence[Tensor]) -> tuple[Tensor, list[tuple[Tensor, Tensor, Tensor, Tensor]]]:
+        """Variance of the outputs `(K,)`, and for generators asked together four things.
+
+        These are miss, chance, coverages `(T,)`, and what there and back miss.
+        """
         if not generators:
-            return []
+            return self.variance(), []
         assert self.coverage is not None
         shared, score = self.coverage.shared(self.ranges), self.coverage.score
         answers = self._all("evidence", list(generators), list(self._motions(generators)), _Each(shared))
         rows = []
-        for parts in zip(*answers, strict=True):
+        for parts in zip(*(rows for _, rows in answers), strict=True):
             measured, drift, back = (torch.cat(kind, dim=-1) for kind in zip(*parts, strict=True))
             coverages = torch.tensor([score(d) for d in drift], dtype=torch.float64)
             rows.append((measured[0], measured[1], coverages, back))
-        return rows
+        return torch.cat([variance for variance, _ in answers]), rows
 
     def size_weights(self, a: Tensor) -> Tensor:
         """Weights of the sizes for one generator, with shape `(T,)`, sum 1."""
@@ -265,6 +276,13 @@ class ChartCriterion:
     def elements(self, elements: Tensor) -> Tensor:
         """Miss, chance and spread for group elements, `(M, 3, B, K)`."""
         return torch.cat(self._all("elements", elements), dim=-1)
+
+    def element_evidence(self, elements: Tensor) -> tuple[Tensor, list[float]]:
+        """The same for group elements, `(M, 3, B, K)`, and the coverage of each."""
+        assert self.coverage is not None
+        answers = self._all("element_evidence", elements, _Each(self.coverage.shared(self.ranges)))
+        sides, drift = (torch.cat(parts, dim=-1) for parts in zip(*answers, strict=True))
+        return sides, [self.coverage.score(d) for d in drift]
 
     def seen(self, elements: Tensor) -> Tensor:
         """Share of the window that still has its source inside the patch, `(M,)`; the same for all charts."""

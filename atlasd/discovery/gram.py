@@ -75,7 +75,7 @@ def accumulate(
     tasks = [(block, part, batch) for part in parts for block in shared]
     names = [About(block, shard) for shard in range(len(parts)) for block in blocks]
     done = current_workers().stream(
-        shard_gram, tasks, names, progress=progress, label="first order", stage="first order"
+        shard_gram, tasks, names, progress=progress, label="first order", stage="first order", quick=problem.is_field
     )
     rows = list(zip(*[done] * len(blocks), strict=True))
     residual, chance = (torch.stack([torch.cat([pair[i] for pair in row]) for row in rows]) for i in range(2))

@@ -14,12 +14,21 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import TOLERANCE, Membership
 from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.coverage import Coverage
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import Direction
 from atlasd.discovery.search import Found
 from atlasd.discovery.setup import Setup
 from atlasd.discovery.spectral import closed
-from atlasd.discovery.verdict import Evidence, decide, element_evidence, field_evidence, field_extent, vector_evidence
+from atlasd.discovery.verdict import (
+    Evidence,
+    decide,
+    element_evidence,
+    field_evidence,
+    field_extent,
+    known,
+    vector_evidence,
+)  # fmt: skip
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -60,14 +69,15 @@ def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) ->
     basis = found.basis
     sizes = found.sizes or SIZES
     dropped: list[Direction] = []
+    cover = known(problem, weights) if problem.is_field and len(basis) else None
     while len(basis):
         basis = standard_form(basis)
-        evidence = _evidence(problem, basis, weights, sizes, tolerance, seed, found.samples)
-        controls = _controls(setup, basis, weights, sizes, tolerance, seed)
+        evidence = _evidence(problem, basis, weights, sizes, tolerance, seed, cover, found.samples)
+        controls = _controls(setup, basis, weights, sizes, tolerance, seed, cover)
         directions = [decide(e, setup.gates, tolerance, len(basis), c) for e, c in zip(evidence, controls, strict=True)]
         if problem.is_field and found.samples is None and any(_open(d) for d in directions):
             # One wild sample among few leaves it open; the level is then that of two looks.
-            evidence = _evidence(problem, basis, weights, sizes, tolerance, seed, _MORE)
+            evidence = _evidence(problem, basis, weights, sizes, tolerance, seed, cover, _MORE)
             pairs = zip(evidence, controls, strict=True)
             directions = [decide(e, setup.gates, tolerance, 2 * len(basis), c) for e, c in pairs]
         keep = [d.decision == "symmetry" for d in directions]
@@ -102,12 +112,13 @@ def _evidence(
     sizes: tuple[float, ...],
     tolerance: float,
     seed: int,
+    cover: Coverage | None,
     samples: int | None = None,
 ) -> list[Evidence]:
     draws = stream(seed, "verdict", "bootstrap")
     if problem.is_field:
-        options = {} if samples is None else {"samples": samples}
-        return field_evidence(problem, basis, weights, sizes, tolerance, seed=draws, **options)
+        options: dict[str, int] = {} if samples is None else {"samples": samples}
+        return field_evidence(problem, basis, weights, sizes, tolerance, seed=draws, cover=cover, **options)
     return vector_evidence(problem, basis, sizes, tolerance, seed=draws)
 
 
@@ -119,7 +130,13 @@ def _with_extent(problem: Problem, a: Tensor, direction: Direction, weights: Ten
 
 
 def _controls(
-    setup: Setup, basis: Tensor, weights: Tensor, sizes: tuple[float, ...], tolerance: float, seed: int
+    setup: Setup,
+    basis: Tensor,
+    weights: Tensor,
+    sizes: tuple[float, ...],
+    tolerance: float,
+    seed: int,
+    cover: Coverage | None,
 ) -> list[float | None]:
     """Errors of the same generators for untrained predictors of the same kind; the larger of two draws."""
     if setup.untrained is None:
@@ -127,7 +144,7 @@ def _controls(
     worst = [0.0] * len(basis)
     for draw in range(2):
         problem = setup.untrained(stream(seed, "verdict", "untrained", draw))
-        evidence = _evidence(problem, basis, weights, sizes, tolerance, seed)
+        evidence = _evidence(problem, basis, weights, sizes, tolerance, seed, cover)
         worst = [max(w, e.error) for w, e in zip(worst, evidence, strict=True)]
     return list(worst)
 

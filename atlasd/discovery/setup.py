@@ -143,7 +143,7 @@ def _tested(problem: Problem, fitted: FittedPredictor) -> tuple[Problem, Gates]:
     """The problem without its pointwise part, and the gates."""
     index, blocks = problem.search[:128], problem.blocks()
     parts = current_workers().map(
-        _without_pointwise, [(Shared(problem.part(b)), index) for b in blocks], [About(b) for b in blocks]
+        _without_pointwise, [(Shared(problem.part(b)), index) for b in blocks], [About(b) for b in blocks], quick=True
     )
     found = [pointwise for pointwise, _ in parts if pointwise is not None]
     problem = replace(problem, pointwise=PointwisePart.join(found) if found else None)

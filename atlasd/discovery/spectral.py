@@ -27,6 +27,8 @@ _COARSE = (0.6, 1.5)
 """Sizes for the first steps."""
 _FAN = 24
 """Directions that are tried in a plane of candidates."""
+_ROUNDS = 3
+"""How often charts that stand apart are looked for: while the worst bend the answer, good ones miss it too."""
 _NEARBY = 0.1
 """How far, relative to its norm, a sharp predictor may move a generator: what is biased, not another one."""
 
@@ -150,17 +152,19 @@ class SpectralSearch:
             rest = _complement(span, found)
             if len(rest) == 0:
                 break
-            start = self._start(criterion, rest, weights, generator, hints if blurred else hints[:0])
-            start, _ = minimise(criterion.few(12, _COARSE), start, rest, weights, iterations=6)
-            sizes = criterion.size_weights(start)
-            a, errors = minimise(criterion, start, rest, weights, iterations=3, sizes=sizes)
+            ways = hints if blurred else hints[:0]
+            a, errors, sizes = self._descent(criterion, rest, weights, generator, ways)
             if not found and len(weights) > 1:
-                lone = problem.apart(errors.exp())
-                if bool(lone.any()) and not bool(lone.all()):
+                for _ in range(_ROUNDS):
+                    lone = _worst(problem.apart(errors.exp()) & (weights > 0), errors)
+                    if not bool(lone.any()) or not bool((weights[~lone] > 0).any()):
+                        break
                     weights = torch.where(lone, 0.0, weights)
-                    cover = Coverage.of(problem, known, (~lone).nonzero().flatten())
+                    cover = Coverage.of(problem, known, (weights > 0).nonzero().flatten())
                     criterion = ChartCriterion(problem, index, self.sizes, cover)
-                    a, errors = minimise(criterion, a, rest, weights)
+                    # What they bent is too far off to go on from there alone.
+                    ways = torch.cat([ways, a.flatten()[None]])
+                    a, errors, sizes = self._descent(criterion, rest, weights, generator, ways)
                 own = criterion.few(12, self.sizes).apart(a, rest, sizes, iterations=3)
             if self.generators is None and float(errors.exp() @ weights / weights.sum()) > 2 * self.tolerance + FLOOR:
                 if found or len(span) == len(everything):
@@ -212,6 +216,15 @@ class SpectralSearch:
         drift = ChartCriterion(problem, pool, self.sizes, cover).drift(torch.matrix_exp(max(self.sizes) * a)[None])
         return pool[cover.best_of(drift[0], self.samples)]
 
+    def _descent(
+        self, criterion: ChartCriterion, span: Tensor, weights: Tensor, generator: torch.Generator, hints: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """From the best start: a generator, its mean logarithm of the error in every chart, and weights of sizes."""
+        start = self._start(criterion, span, weights, generator, hints)
+        start, _ = minimise(criterion.few(12, _COARSE), start, span, weights, iterations=6)
+        sizes = criterion.size_weights(start)
+        return *minimise(criterion, start, span, weights, iterations=3, sizes=sizes), sizes
+
     def _start(
         self, criterion: ChartCriterion, span: Tensor, weights: Tensor, generator: torch.Generator, hints: Tensor
     ) -> Tensor:
@@ -247,6 +260,12 @@ def _chart_hints(residual: Tensor, chance: Tensor, weights: Tensor, charts: int 
             a, b = directions[0], directions[1]
             rows += [a, b, a + b, a - b]
     return torch.stack(rows) if rows else residual.new_zeros(0, residual.shape[-1])
+
+
+def _worst(lone: Tensor, errors: Tensor) -> Tensor:
+    """Of the charts that stand apart `(K,)`, those that come near the largest mean logarithm of the error."""
+    worst = errors.masked_fill(~lone, -math.inf).max()
+    return lone & (errors > worst - math.log(2))
 
 
 def _orthonormal(rows: Tensor) -> Tensor:

@@ -170,6 +170,11 @@ def _floor(there_and_back: Tensor, chance: Tensor) -> Tensor:
     return floors.clamp_max(0.02)
 
 
+def known(problem: Problem, weights: Tensor) -> Coverage:
+    """What the predictors of fields were fitted to, in the charts that count."""
+    return Coverage.of(problem, problem.search[:64], weights.nonzero().flatten())
+
+
 def field_evidence(
     problem: Problem,
     basis: Tensor,
@@ -179,13 +184,14 @@ def field_evidence(
     *,
     seed: torch.Generator,
     samples: int = 48,
+    cover: Coverage | None = None,
 ) -> list[Evidence]:
     """Finite-size evidence for each generator on held-out samples."""
-    cover = Coverage.of(problem, problem.search[:64], weights.nonzero().flatten())
+    cover = cover or known(problem, weights)
     criterion = ChartCriterion(problem, problem.test[:samples], sizes, cover)
-    variance = criterion.variance()
+    variance, rows = criterion.evidence([scaled(a) for a in basis])
     evidence = []
-    for miss, chance, coverages, back in criterion.evidence([scaled(a) for a in basis]):
+    for miss, chance, coverages, back in rows:
         share = weigh_sizes(coverages)
         floor = _floor(back, chance)
         ratio = (miss.mean(1) / chance.mean(1).clamp_min(1e-300) - floor[:, None]).clamp_min(0.0)  # (T, K)
@@ -333,10 +339,8 @@ def element_evidence(
         cover = Coverage.of(problem, problem.search[:64])
         criterion = ChartCriterion(problem, problem.test[:samples], (), cover)
         rows = [
-            (miss, torch.maximum(chance, 0.05 * spread.mean()), cover.score(drift), 1.0)
-            for (miss, chance, spread), drift in zip(
-                criterion.elements(elements), criterion.drift(elements), strict=True
-            )
+            (miss, torch.maximum(chance, 0.05 * spread.mean()), coverage, 1.0)
+            for (miss, chance, spread), coverage in zip(*criterion.element_evidence(elements), strict=True)
         ]
     else:
         rows = _vector_elements(problem, elements)

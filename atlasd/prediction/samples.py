@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["BLOCK", "Inputs", "Samples", "chart_blocks", "split_indices"]
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -122,9 +123,10 @@ class Samples:
             directory: Called for where to write.
         """
         x, y = self.x, self.y
-        x = x if isinstance(x, Stored) else spill(x, directory() / "x.bin")
-        y = y if y is None or isinstance(y, Stored) else spill(y, directory() / "y.bin")
-        return replace(self, x=x, y=y)
+        with ThreadPoolExecutor(2) as both:
+            first = None if isinstance(x, Stored) else both.submit(spill, x, directory() / "x.bin")
+            second = None if y is None or isinstance(y, Stored) else both.submit(spill, y, directory() / "y.bin")
+        return replace(self, x=first.result() if first else x, y=second.result() if second else y)
 
     def loaded(self, most: int = 1024) -> tuple[Tensor, Tensor | None]:
         """Inputs and targets in memory; of those in files at most so many samples, evenly spread."""
