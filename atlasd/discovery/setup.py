@@ -20,7 +20,7 @@ from atlasd.geometry.actions import Action, GridAction, Representation, VectorAc
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.fit import fit_recipe
 from atlasd.prediction.oracle import oracle_predictor
-from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, compared
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, compared, narrowed
 from atlasd.prediction.samples import Inputs, Samples, split_indices
 from atlasd.prediction.sources import gather
 from atlasd.prediction.trivial import PointwisePart, centre_crop, fit_pointwise
@@ -30,6 +30,8 @@ from atlasd.runtime.random import stream
 
 SKILL_LIMIT = 0.998
 """Skill beyond which a chart's weight does not grow: better fits are not told apart."""
+_EDGE = 2
+"""Pixels around the disc that count in which outputs are still computed: interpolation reads them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +85,14 @@ def prepare(
     # Signal to noise of the predictor, squared as for any average of unequal measurements.
     weights = (skill / (1 - skill)).square()
     weights = weights / weights.mean() if float(weights.sum()) > 0 else torch.ones_like(weights)
+
+    def outputs(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """What is compared, as far out as motions of the disc reach."""
+        middle = function if radius is None else narrowed(function, 2 * (math.ceil(radius) + _EDGE) + 1)
+        return compared(middle, fitted.classes)
+
     problem = Problem(
-        outputs=compared(fitted.function, fitted.classes),
+        outputs=outputs(fitted.function),
         action=action,
         size=samples.size,
         patches=Inputs(samples),
@@ -103,14 +111,14 @@ def prepare(
     if function is None:  # a given function is known beside its inputs too
         problem = replace(problem, cone=find_cone(problem))
     if fitted.sharp is not None:
-        sharp = replace(problem, outputs=compared(fitted.sharp, fitted.classes), pointwise=None)
+        sharp = replace(problem, outputs=outputs(fitted.sharp), pointwise=None)
         problem = replace(problem, sharp=_tested(sharp, fitted)[0])
     untrained = None
     if fitted.untrained is not None:
         fresh = fitted.untrained
 
         def untrained(generator: torch.Generator) -> Problem:
-            blank = replace(problem, outputs=compared(fresh(generator), fitted.classes), pointwise=None, sharp=None)
+            blank = replace(problem, outputs=outputs(fresh(generator)), pointwise=None, sharp=None)
             return _tested(blank, fitted)[0]
 
     return Setup(samples, fitted, problem, gates, untrained)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, narrowed
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.trivial import pooled_skill
 from atlasd.runtime.executor import About, Shared, current_workers
@@ -37,6 +37,10 @@ class Joined:
     def part(self, charts: range) -> Callable[[Tensor], Tensor]:
         """The predictor of one block."""
         return self.functions[self.blocks.index(charts)]
+
+    def narrowed(self, width: int) -> Joined:
+        """The same for the middle of the outputs."""
+        return Joined(tuple(narrowed(function, width) for function in self.functions), self.blocks)
 
 
 @dataclass(frozen=True, eq=False)

@@ -83,6 +83,12 @@ class Probabilities:
         return Probabilities(part_of(self.function, charts))
 
 
+def narrowed(function: Callable[[Tensor], Tensor], width: int) -> Callable[[Tensor], Tensor]:
+    """The function for the middle of its outputs, `width` pixels, where it can leave out the rest."""
+    narrow = getattr(function, "narrowed", None)
+    return function if narrow is None else narrow(width)
+
+
 def part_of(function: Callable[..., T], charts: range) -> Callable[..., T]:
     """The function of some of the charts, where it knows its parts."""
     return function.part(charts)  # type: ignore[attr-defined]

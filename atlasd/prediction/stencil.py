@@ -103,7 +103,7 @@ class StencilPredictor:
                     "`in_radius` must exceed `out_radius` for a stencil to see its neighbours, "
                     f"got {radii[0]} and {radii[1]}."
                 )
-            least, most = min(most, room), min(most, max(room, 3 * radii[0] // 7))
+            least, most = min(most, room), min(most, max(room, 4 * radii[0] // 7))
         halves = sorted({least, (least + most) // 2, most})
         channels, small = samples.x.shape[1], count >= 200
         enough: list[int] = []
@@ -200,6 +200,10 @@ class _Stencil:
             flat, self.weight.flatten(0, 1).to(x.dtype), self.bias.flatten().to(x.dtype), groups=charts
         )
         return y.unflatten(1, (charts, outputs))
+
+    def narrowed(self, width: int) -> _Stencil:
+        """The same for the middle of the outputs, at most so many pixels wide, or one more to keep the centre."""
+        return _Stencil(self.weight, self.bias, tuple(min(s, width + (s - width) % 2) for s in self.shape))
 
 
 @storable()
