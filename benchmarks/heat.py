@@ -11,6 +11,7 @@ import time
 
 import torch
 
+from atlasd.experiments.config import configure
 from atlasd.experiments.heat import HeatConfig, run
 from atlasd.runtime.progress import Silent
 
@@ -22,11 +23,12 @@ def main() -> None:
     parser.add_argument("--search", default="spectral", choices=["spectral", "gradient"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--samples", type=int, help="simulated fields; as in `atlasd run heat` by default")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    config = HeatConfig(atlas=options.atlas, initial=options.initial, search=options.search, samples=options.samples)
+    names = ("atlas", "initial", "search", "samples")
+    config = configure(HeatConfig, {name: v for name in names if (v := getattr(options, name)) is not None})
     rows = []
     for seed in range(options.first, options.first + options.seeds):
         started = time.perf_counter()

@@ -94,16 +94,17 @@ class Config:
 
 
 def configure(kind: type[C], values: Mapping[str, Any]) -> C:
-    """Makes a configuration from typed values; presets and implications fill in what they leave out."""
+    """Makes a configuration from typed values; presets, and then implications, fill in what they leave out."""
     known = [f.name for f in dataclasses.fields(kind)]
     for key in values:
         if key not in known:
             raise InputError(f"unknown key {key!r}{_near(key, known)} Keys are: {', '.join(known)}.")
-    filled = dict(kind.PRESETS.get(values["preset"], {})) if "preset" in values else {}
-    for (key, value), implied in kind.IMPLIES.items():
+    preset = kind.PRESETS.get(values["preset"], {}) if "preset" in values else {}
+    implied: dict[str, Any] = {}
+    for (key, value), settings in kind.IMPLIES.items():
         if key in values and values[key] == value:
-            filled.update(implied)
-    return kind(**{**filled, **values})
+            implied.update(settings)
+    return kind(**{**implied, **preset, **values})
 
 
 def parse_settings(kind: type[C], settings: Sequence[str]) -> C:

@@ -26,11 +26,8 @@ FEATURES = 600
 WORTH = 0.5
 """Share of the square norm of a smaller stencil below which a larger one is taken."""
 
-SHARP = 0.1
+SHARP = 0.03
 """Share of the slack that the sharp twin of a stencil may use."""
-
-RELIEF, ROUGH = 3.0, 0.01
-"""How much more slack a chart gets where that makes the square norm of its stencil this many times smaller."""
 
 _CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
 
@@ -51,7 +48,7 @@ class StencilPredictor:
 
     width: int = 21
     ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-    slack: float = 0.003
+    slack: float = 0.01
     batch: int = 64
 
     def __post_init__(self) -> None:
@@ -141,21 +138,13 @@ class StencilPredictor:
         slack = self.slack * len(held_out) * moments.pointwise_error()
         norms = torch.stack([solution[:, :-1].square().sum((1, 2)) for solution in solutions])
 
-        def smoothest(slack: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            """Half width, ridge and square norm for every chart, each `(K,)`."""
-            allowed = torch.where(errors <= errors.min(0).values + slack, norms, math.inf)
-            # (H, K): what the data leave open is left smooth
-            least, ridge = allowed.unflatten(0, (len(halves), -1)).min(1)
-            taken = torch.zeros(len(samples.atlas), dtype=torch.long)
-            for row in range(1, len(halves)):
-                current = least.gather(0, taken[None])[0]
-                taken = torch.where(least[row] < WORTH * current, row, taken)
-            return taken, ridge.gather(0, taken[None])[0], least.gather(0, taken[None])[0]
-
-        taken, ridge, size = smoothest(slack)
-        others = smoothest(RELIEF * slack)
-        rough = others[2] < ROUGH * size
-        taken, ridge = torch.where(rough, others[0], taken), torch.where(rough, others[1], ridge)
+        allowed = torch.where(errors <= errors.min(0).values + slack, norms, math.inf)
+        # (H, K): what the data leave open is left smooth
+        least, ridge = allowed.unflatten(0, (len(halves), -1)).min(1)
+        taken = torch.zeros(len(samples.atlas), dtype=torch.long)
+        for row in range(1, len(halves)):
+            current = least.gather(0, taken[None])[0]
+            taken = torch.where(least[row] < WORTH * current, row, taken)
         by_half = errors.unflatten(0, (len(halves), -1))
         close = by_half <= by_half.min(1, keepdim=True).values + SHARP * slack
         sharpest = torch.where(close, norms.unflatten(0, (len(halves), -1)), math.inf).argmin(1)
@@ -166,7 +155,7 @@ class StencilPredictor:
             chosen = torch.stack([solutions[int(i)][k] for k, i in enumerate(rows)])
             return moments.stencil(chosen, half, shape)
 
-        return stencil(ridge), stencil(sharpest.gather(0, taken[None])[0]), half
+        return stencil(ridge.gather(0, taken[None])[0]), stencil(sharpest.gather(0, taken[None])[0]), half
 
 
 def _room(samples: Samples, half: int) -> tuple[int, ...] | None:

@@ -28,6 +28,14 @@ def asked(monkeypatch, discovery):
     return calls
 
 
+def test_plane_waves_come_in_larger_numbers_unless_given():
+    sizes = [
+        configure(heat.HeatConfig, {"initial": "isotropic", **more}).samples
+        for more in ({}, {"samples": 300}, {"preset": "paper"})
+    ]
+    assert sizes == [2000, 300, 10_000]
+
+
 def test_what_is_asked(asked):
     config = configure(heat.HeatConfig, {"samples": 8, "steps": 2, "atlas": "three", "initial": "isotropic"})
     found, extras = heat.run(config, 0, Silent())
