@@ -7,7 +7,9 @@ from atlasd.datasets.field_systems import draw_waves, plane_waves
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.fit import fit_predictor
+from atlasd.prediction.predictor import narrowed
 from atlasd.prediction.stencil import StencilPredictor
+from atlasd.prediction.trivial import centre_crop
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -69,6 +71,16 @@ def test_width_is_cut_to_the_margin(rough, stencil_map):
 def test_whole_field(rough, stencil_map):
     fitted = fit_predictor(rough, stencil_map(rough), predictor=StencilPredictor(width=3))
     assert fitted.skill > 0.99 and fitted(rough[:2, None]).shape == (2, 1, 1, 22, 24)
+
+
+@pytest.mark.parametrize("width", [3, 4, 9, 99])
+def test_narrowed_is_the_middle_of_the_same(rough, stencil_map, width):
+    fitted = fit_predictor(rough, stencil_map(rough), predictor=StencilPredictor(width=3))
+    whole, middle = fitted(rough[:2, None]), narrowed(fitted.function, width)(rough[:2, None])
+    shape = tuple(min(s, width + (s - width) % 2) for s in (22, 24))
+    assert middle.shape[-2:] == shape
+    torch.testing.assert_close(middle, centre_crop(whole, shape))
+    assert narrowed(torch.sin, width) is torch.sin  # what cannot leave out anything stays as it is
 
 
 def test_space():
