@@ -91,8 +91,8 @@ class Problem:
     def apart(self, errors: Tensor) -> Tensor:
         """Which charts stand apart `(K,)`: their errors `(K,)` are larger than a poor predictor explains."""
         noise = torch.zeros(self.charts, dtype=torch.float64) if self.noise is None else self.noise
-        # Both sides of the criterion carry the predictor's noise.
-        own = errors - 2 * noise
+        # Both sides of the criterion carry the predictor's noise, and chance may be less than what it is measured by.
+        own = errors - 3 * noise
         lone = (own > 0) & (errors > 0.05) & (errors > 5 * errors.median())
         return lone | ((own > 0) & (errors > 0.1)) | (noise > 0.9)
 
