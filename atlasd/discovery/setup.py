@@ -73,26 +73,29 @@ def prepare(
     else:
         fitted = fit_recipe(predictor, samples, train, search, seed=seed, progress=progress)
     radii = samples.atlas.radii
-    if not samples.is_field:
-        radius = None
-    elif radii is None:
-        half = min((s - 1) / 2 for s in samples.x.shape[2:])
-        radius = window_radius(half, half, fitted.reach)
-    else:
-        reach = fitted.reach if function is None else float(radii[0] - radii[1])
-        radius = max(window_radius(*radii, reach), 1.0)
+
+    def counting(reach: float) -> float | None:
+        """Radius of the disc of outputs that count."""
+        if not samples.is_field:
+            return None
+        if radii is None:
+            half = min((s - 1) / 2 for s in samples.x.shape[2:])
+            return window_radius(half, half, reach)
+        return max(window_radius(*radii, reach if function is None else float(radii[0] - radii[1])), 1.0)
+
     skill = fitted.chart_skill.clamp(0.0, SKILL_LIMIT)
     # Signal to noise of the predictor, squared as for any average of unequal measurements.
     weights = (skill / (1 - skill)).square()
     weights = weights / weights.mean() if float(weights.sum()) > 0 else torch.ones_like(weights)
 
-    def outputs(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    def outputs(function: Callable[[Tensor], Tensor], radius: float | None) -> Callable[[Tensor], Tensor]:
         """What is compared, as far out as motions of the disc reach."""
         middle = function if radius is None else narrowed(function, 2 * (math.ceil(radius) + _EDGE) + 1)
         return compared(middle, fitted.classes)
 
+    radius = counting(fitted.reach)
     problem = Problem(
-        outputs=outputs(fitted.function),
+        outputs=outputs(fitted.function, radius),
         action=action,
         size=samples.size,
         patches=Inputs(samples),
@@ -111,14 +114,16 @@ def prepare(
     if function is None:  # a given function is known beside its inputs too
         problem = replace(problem, cone=find_cone(problem))
     if fitted.sharp is not None:
-        sharp = replace(problem, outputs=outputs(fitted.sharp), pointwise=None)
+        inner = counting(fitted.sharp_reach)
+        seen = outputs(fitted.sharp, inner)
+        sharp = replace(problem, outputs=seen, radius=inner, reach=fitted.sharp_reach, pointwise=None)
         problem = replace(problem, sharp=_tested(sharp, fitted)[0])
     untrained = None
     if fitted.untrained is not None:
         fresh = fitted.untrained
 
         def untrained(generator: torch.Generator) -> Problem:
-            blank = replace(problem, outputs=outputs(fresh(generator)), pointwise=None, sharp=None)
+            blank = replace(problem, outputs=outputs(fresh(generator), radius), pointwise=None, sharp=None)
             return _tested(blank, fitted)[0]
 
     return Setup(samples, fitted, problem, gates, untrained)

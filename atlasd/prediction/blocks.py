@@ -102,6 +102,7 @@ def _join(parts: Sequence[FittedPredictor], blocks: Sequence[range]) -> FittedPr
     return replace(
         parts[0],
         reach=max(part.reach for part in parts),
+        sharp_reach=max(part.sharp_reach for part in parts),
         function=Joined(tuple(part.function for part in parts), ranges),
         skill=pooled_skill(skills),
         chart_skill=skills,

@@ -64,7 +64,7 @@ class StencilPredictor:
                 "`predictor` must not be a StencilPredictor for vectors or classes; use MLPPredictor or ConvPredictor."
             )
         started = time.perf_counter()
-        halves = self._halves(samples, len(train))
+        halves, smooth = self._halves(samples, len(train))
         room = _room(samples, halves[-1])
         moments = _Moments(halves[-1], samples.size)
         for part, index in enumerate(progress.track(samples.in_order(train).split(self.batch), "fit stencils")):
@@ -72,7 +72,7 @@ class StencilPredictor:
             inner = y if room is None else centre_crop(y, room)
             moments.add(samples.inputs(index), inner, part if len(train) >= 200 else None)
         shape = tuple(samples.targets(held_out[:1]).shape[3:])
-        function, sharp, half = self._choose(moments, samples, held_out, halves, shape)
+        (function, half), (sharp, wide) = self._choose(moments, samples, held_out, halves, smooth, shape)
         skill = measure_skill(function, samples, train, held_out, batch=self.batch, inner=_room(samples, half))
         return FittedPredictor(
             function=function,
@@ -84,15 +84,19 @@ class StencilPredictor:
             seconds=time.perf_counter() - started,
             untrained=_Untrained(tuple(function.weight.shape), function.shape),
             sharp=sharp,
+            sharp_reach=wide + 0.5,
         )
 
-    def _halves(self, samples: Samples, count: int) -> list[int]:
-        """Half widths to try, smallest first: those that the charts, the data and the time have room for."""
-        most = self.width // 2
+    def _halves(self, samples: Samples, count: int) -> tuple[list[int], int]:
+        """Half widths to try, smallest first: those that the charts, the data and the time have room for.
+
+        The second number says how many of them leave room enough for a verdict; the rest is for the sharp twin.
+        """
+        widest = most = self.width // 2
         radii = samples.atlas.radii
         least = min(most, 2)
         if radii is None:
-            most = min(most, 6)
+            widest = most = min(most, 6)
         else:
             room = radii[0] - radii[1]
             if room < 1:
@@ -100,8 +104,9 @@ class StencilPredictor:
                     "`in_radius` must exceed `out_radius` for a stencil to see its neighbours, "
                     f"got {radii[0]} and {radii[1]}."
                 )
-            least, most = min(most, room), min(most, max(room, 4 * radii[0] // 7))
-        halves = sorted({least, (least + most) // 2, most})
+            least, most = min(most, room), min(most, max(room, 3 * radii[0] // 7))
+            widest = min(widest, max(room, 4 * radii[0] // 7))
+        halves = sorted({least, (least + most) // 2, most, widest})
         channels, small = samples.x.shape[1], count >= 200
         enough: list[int] = []
         for half in halves:
@@ -115,15 +120,22 @@ class StencilPredictor:
                     f"`x` must hold more samples than a {2 * half + 1}-pixel stencil needs: got {count} to fit on, "
                     f"{features} weights per chart; give more data or a smaller width."
                 )
-        return enough
+        return enough, sum(half <= most for half in enough)
 
     def _choose(
-        self, moments: _Moments, samples: Samples, held_out: Tensor, halves: list[int], shape: tuple[int, ...]
-    ) -> tuple[_Stencil, _Stencil, int]:
+        self,
+        moments: _Moments,
+        samples: Samples,
+        held_out: Tensor,
+        halves: list[int],
+        smooth: int,
+        shape: tuple[int, ...],
+    ) -> tuple[tuple[_Stencil, int], tuple[_Stencil, int]]:
         """For every chart the smoothest stencil within the slack of the best; a larger one must be much smoother.
 
-        Its sharp twin has the same width and hardly any slack: a ridge shrinks what the data hold little of, and
-        where that differs from axis to axis it bends directions.
+        Its sharp twin has hardly any slack: a ridge shrinks what the data hold little of, and where that differs
+        from axis to axis it bends directions. It is as wide, or wider where only the twin may be: then outputs count
+        on a smaller disc, which is enough for a direction, and too little for a verdict. Both with their half width.
         """
         recipes = [(half, ridge) for half in halves for ridge in self.ridges]
         solutions = [moments.solve(half, ridge) for half, ridge in recipes]  # each (K, F + 1, C')
@@ -138,24 +150,25 @@ class StencilPredictor:
         slack = self.slack * len(held_out) * moments.pointwise_error()
         norms = torch.stack([solution[:, :-1].square().sum((1, 2)) for solution in solutions])
 
-        allowed = torch.where(errors <= errors.min(0).values + slack, norms, math.inf)
+        errors, norms = (values.unflatten(0, (len(halves), -1)) for values in (errors, norms))  # (H, R, K)
+        allowed = torch.where(errors <= errors[:smooth].amin((0, 1)) + slack, norms, math.inf)
         # (H, K): what the data leave open is left smooth
-        least, ridge = allowed.unflatten(0, (len(halves), -1)).min(1)
+        least, ridge = allowed.min(1)
         taken = torch.zeros(len(samples.atlas), dtype=torch.long)
-        for row in range(1, len(halves)):
+        for row in range(1, smooth):
             current = least.gather(0, taken[None])[0]
             taken = torch.where(least[row] < WORTH * current, row, taken)
-        by_half = errors.unflatten(0, (len(halves), -1))
-        close = by_half <= by_half.min(1, keepdim=True).values + SHARP * slack
-        sharpest = torch.where(close, norms.unflatten(0, (len(halves), -1)), math.inf).argmin(1)
-        half = max(halves[int(row)] for row in taken)
+        close = errors <= errors.min(1, keepdim=True).values + SHARP * slack
+        sharpest = torch.where(close, norms, math.inf).argmin(1)
 
-        def stencil(ridges: Tensor) -> _Stencil:
-            rows = taken * len(self.ridges) + ridges
+        def stencil(widths: Tensor, ridges: Tensor) -> tuple[_Stencil, int]:
+            rows = widths * len(self.ridges) + ridges.gather(0, widths[None])[0]
             chosen = torch.stack([solutions[int(i)][k] for k, i in enumerate(rows)])
-            return moments.stencil(chosen, half, shape)
+            half = max(halves[int(row)] for row in widths)
+            return moments.stencil(chosen, half, shape), half
 
-        return stencil(ridge.gather(0, taken[None])[0]), stencil(sharpest.gather(0, taken[None])[0]), half
+        wide = taken if smooth == len(halves) else torch.full_like(taken, len(halves) - 1)
+        return stencil(taken, ridge), stencil(wide, sharpest)
 
 
 def _room(samples: Samples, half: int) -> tuple[int, ...] | None:
