@@ -26,9 +26,9 @@ from atlasd.discovery.verdict import (
     element_evidence,
     field_evidence,
     field_extent,
-    known,
+    known_inputs,
     vector_evidence,
-)  # fmt: skip
+)
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -62,6 +62,45 @@ class Judged:
     withheld: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """How generators are judged, the found ones and those of the controls alike.
+
+    Arguments:
+        weights: Weights of the charts, `(K,)`.
+        sizes: Sizes |t|.
+        tolerance: The largest error that counts.
+        seed: Seed of the bootstrap and of the controls.
+        cover: What fields were fitted to; `None` for vectors.
+    """
+
+    weights: Tensor
+    sizes: tuple[float, ...]
+    tolerance: float
+    seed: int
+    cover: Coverage | None
+
+    def evidence(self, problem: Problem, basis: Tensor, samples: int | None = None) -> list[Evidence]:
+        """Evidence for every generator on held-out samples, the usual number of them by default."""
+        draws = stream(self.seed, "verdict", "bootstrap")
+        if not problem.is_field:
+            return vector_evidence(problem, basis, self.sizes, self.tolerance, seed=draws)
+        options: dict[str, int] = {} if samples is None else {"samples": samples}
+        return field_evidence(
+            problem, basis, self.weights, self.sizes, self.tolerance, seed=draws, cover=self.cover, **options
+        )
+
+    def controls(self, setup: Setup, basis: Tensor) -> list[float | None]:
+        """Errors of the same generators for untrained predictors of the same kind; the larger of two draws."""
+        if setup.untrained is None:
+            return [None] * len(basis)
+        worst = [0.0] * len(basis)
+        for draw in range(2):
+            problem = setup.untrained(stream(self.seed, "verdict", "untrained", draw))
+            worst = [max(w, e.error) for w, e in zip(worst, self.evidence(problem, basis), strict=True)]
+        return list(worst)
+
+
 def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) -> Judged:
     """Judges the basis in standard form; if some directions fail, the algebra inside the rest is judged again."""
     problem = setup.problem
@@ -69,15 +108,16 @@ def judge_generators(setup: Setup, found: Found, tolerance: float, seed: int) ->
     basis = found.basis
     sizes = found.sizes or SIZES
     dropped: list[Direction] = []
-    cover = known(problem, weights) if problem.is_field and len(basis) else None
+    cover = known_inputs(problem, weights) if problem.is_field and len(basis) else None
+    trial = _Trial(weights, sizes, tolerance, seed, cover)
     while len(basis):
         basis = standard_form(basis)
-        evidence = _evidence(problem, basis, weights, sizes, tolerance, seed, cover, found.samples)
-        controls = _controls(setup, basis, weights, sizes, tolerance, seed, cover)
+        evidence = trial.evidence(problem, basis, found.samples)
+        controls = trial.controls(setup, basis)
         directions = [decide(e, setup.gates, tolerance, len(basis), c) for e, c in zip(evidence, controls, strict=True)]
         if problem.is_field and found.samples is None and any(_open(d) for d in directions):
             # One wild sample among few leaves it open; the level is then that of two looks.
-            evidence = _evidence(problem, basis, weights, sizes, tolerance, seed, cover, _MORE)
+            evidence = trial.evidence(problem, basis, _MORE)
             pairs = zip(evidence, controls, strict=True)
             directions = [decide(e, setup.gates, tolerance, 2 * len(basis), c) for e, c in pairs]
         keep = [d.decision == "symmetry" for d in directions]
@@ -105,48 +145,11 @@ def _in_doubt(evidence: list[Evidence], dropped: list[Direction]) -> bool:
     return all(e.first_order for e in evidence) and any(d.decision == "cannot tell" for d in dropped)
 
 
-def _evidence(
-    problem: Problem,
-    basis: Tensor,
-    weights: Tensor,
-    sizes: tuple[float, ...],
-    tolerance: float,
-    seed: int,
-    cover: Coverage | None,
-    samples: int | None = None,
-) -> list[Evidence]:
-    draws = stream(seed, "verdict", "bootstrap")
-    if problem.is_field:
-        options: dict[str, int] = {} if samples is None else {"samples": samples}
-        return field_evidence(problem, basis, weights, sizes, tolerance, seed=draws, cover=cover, **options)
-    return vector_evidence(problem, basis, sizes, tolerance, seed=draws)
-
-
 def _with_extent(problem: Problem, a: Tensor, direction: Direction, weights: Tensor) -> Direction:
     """On fields, the size up to which a generator holds is looked for between those at which it was judged."""
     if not problem.is_field or direction.extent is None or direction.extent >= max(SIZES):
         return direction
     return replace(direction, extent=field_extent(problem, a, weights, SIZES, direction.tolerance))
-
-
-def _controls(
-    setup: Setup,
-    basis: Tensor,
-    weights: Tensor,
-    sizes: tuple[float, ...],
-    tolerance: float,
-    seed: int,
-    cover: Coverage | None,
-) -> list[float | None]:
-    """Errors of the same generators for untrained predictors of the same kind; the larger of two draws."""
-    if setup.untrained is None:
-        return [None] * len(basis)
-    worst = [0.0] * len(basis)
-    for draw in range(2):
-        problem = setup.untrained(stream(seed, "verdict", "untrained", draw))
-        evidence = _evidence(problem, basis, weights, sizes, tolerance, seed, cover)
-        worst = [max(w, e.error) for w, e in zip(worst, evidence, strict=True)]
-    return list(worst)
 
 
 def judge_cosets(

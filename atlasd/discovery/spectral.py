@@ -157,7 +157,8 @@ class SpectralSearch:
             if not found and len(weights) > 1:
                 for _ in range(_ROUNDS):
                     lone = _worst(problem.apart(errors.exp()) & (weights > 0), errors)
-                    if not bool(lone.any()) or not bool((weights[~lone] > 0).any()):
+                    left = int(((weights > 0) & ~lone).sum())
+                    if not bool(lone.any()) or 2 * left < len(weights):  # those that stay are to be half of all
                         break
                     weights = torch.where(lone, 0.0, weights)
                     cover = Coverage.of(problem, known, (weights > 0).nonzero().flatten())

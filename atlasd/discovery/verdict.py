@@ -170,7 +170,7 @@ def _floor(there_and_back: Tensor, chance: Tensor) -> Tensor:
     return floors.clamp_max(0.02)
 
 
-def known(problem: Problem, weights: Tensor) -> Coverage:
+def known_inputs(problem: Problem, weights: Tensor) -> Coverage:
     """What the predictors of fields were fitted to, in the charts that count."""
     return Coverage.of(problem, problem.search[:64], weights.nonzero().flatten())
 
@@ -187,7 +187,7 @@ def field_evidence(
     cover: Coverage | None = None,
 ) -> list[Evidence]:
     """Finite-size evidence for each generator on held-out samples."""
-    cover = cover or known(problem, weights)
+    cover = cover or known_inputs(problem, weights)
     criterion = ChartCriterion(problem, problem.test[:samples], sizes, cover)
     variance, rows = criterion.evidence([scaled(a) for a in basis])
     evidence = []

@@ -45,7 +45,7 @@ def test_what_few_samples_leave_open_is_asked_of_more(monkeypatch, few, many, lo
         return [Evidence(0.02, draws, 1.0, 1.0, 1.0, 1.5, torch.zeros(1)) for _ in basis]
 
     monkeypatch.setattr(judge, "field_evidence", field_evidence)
-    monkeypatch.setattr(judge, "known", lambda *_: None)
+    monkeypatch.setattr(judge, "known_inputs", lambda *_: None)
     problem = SimpleNamespace(is_field=True, chart_weights=lambda: torch.ones(1, dtype=torch.float64))
     setup = SimpleNamespace(problem=problem, gates=Gates(skill=1.0, testable=1.0), untrained=None)
     turn = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]], dtype=torch.float64)
