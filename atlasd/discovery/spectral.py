@@ -29,6 +29,8 @@ _FAN = 24
 """Directions that are tried in a plane of candidates."""
 _ROUNDS = 3
 """How often charts that stand apart are looked for: while the worst bend the answer, good ones miss it too."""
+_ASKED = 8
+"""Charts whose own generators are tried on all others, where some stand apart."""
 _NEARBY = 0.1
 """How far, relative to its norm, a sharp predictor may move a generator: what is biased, not another one."""
 
@@ -155,8 +157,14 @@ class SpectralSearch:
             ways = hints if blurred else hints[:0]
             a, errors, sizes = self._descent(criterion, rest, weights, generator, ways)
             if not found and len(weights) > 1:
-                for _ in range(_ROUNDS):
-                    lone = _worst(problem.apart(errors.exp()) & (weights > 0), errors)
+                for turn in range(_ROUNDS):
+                    lone = problem.apart(errors.exp()) & (weights > 0)
+                    if turn == 0 and bool(lone.any()):
+                        # They have bent the pooled first order too, and with it the span of the candidates.
+                        span, ways, rest = everything, hints, _complement(everything, found)
+                        a, errors = self._agreed(problem, criterion, a, rest, weights)
+                        lone = problem.apart(errors.exp()) & (weights > 0)
+                    lone = _worst(lone, errors)
                     left = int(((weights > 0) & ~lone).sum())
                     if not bool(lone.any()) or 2 * left < len(weights):  # those that stay are to be half of all
                         break
@@ -216,6 +224,24 @@ class SpectralSearch:
         pool = problem.search[: 3 * self.samples]
         drift = ChartCriterion(problem, pool, self.sizes, cover).drift(torch.matrix_exp(max(self.sizes) * a)[None])
         return pool[cover.best_of(drift[0], self.samples)]
+
+    def _agreed(
+        self, problem: Problem, criterion: ChartCriterion, a: Tensor, span: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Of `a` and some charts' own generators, the one that the most charts share, and the errors of all there.
+
+        Charts are counted: the weight of one that stands apart may be larger than that of all the others.
+        """
+        few = criterion.few(12, self.sizes)
+        own = few.apart(a, span, few.size_weights(a), iterations=6)
+        trials = [a, *own[weights.argsort(descending=True)[:_ASKED]]]
+        asked = few.errors_of(trials, list(few.size_weights_of(trials)))
+        errors = [(e + FLOOR).log().mean(0) for e in asked]
+        ranks = [
+            (int((problem.apart(e.exp()) & (weights > 0)).sum()), float(e @ weights / weights.sum())) for e in errors
+        ]
+        best = min(range(len(trials)), key=ranks.__getitem__)
+        return trials[best], errors[best]
 
     def _descent(
         self, criterion: ChartCriterion, span: Tensor, weights: Tensor, generator: torch.Generator, hints: Tensor

@@ -86,6 +86,28 @@ def test_a_sheared_chart_stands_apart(waves, exact):
     assert "3 charts, standing apart: 1" in str(found)
 
 
+@pytest.mark.parametrize("shear", [SHEARED, ((1.0, 0.0), (-0.6, 1.0))])
+def test_charts_are_counted_where_the_sheared_one_is_known_best(waves, exact, shear):
+    x = waves(120, (41, 60), length=7.0)
+    y = heat(x)
+    noise = 0.02 * exact.normal(*y.shape)
+    noise[..., 18:43] = 0  # its chart alone is free of noise, and weighs more than both others
+    bent = ad.Atlas.at([(20, 12), (20, 30), (20, 47)], in_radius=12, out_radius=9, distortions={1: shear})
+    found = discover_connected(x, y + noise, atlas=bent, search=QUICK)
+    weights = [(c.skill / (1 - c.skill)) ** 2 for c in found.charts]
+    assert weights[1] > weights[0] + weights[2]
+    assert [chart.outlier for chart in found.charts] == [False, True, False]
+    assert exact.degrees(found.algebra, ad.known.so(2)) < 2.0
+
+
+def test_charts_that_are_sheared_in_three_ways_share_no_generator(waves):
+    x = waves(120, (61, 110), length=7.0)
+    shears = {0: ((1.0, 0.8), (0.0, 1.0)), 1: ((1.0, 0.0), (0.8, 1.0)), 2: ((1.4, 0.0), (0.0, 0.7))}
+    bent = ad.Atlas.at([(30, 24), (30, 54), (30, 84)], in_radius=12, out_radius=9, distortions=shears)
+    found = discover_connected(x, heat(x), atlas=bent, search=QUICK)
+    assert found.group.dimension == 0 and not found.verdict.symmetric
+
+
 @pytest.mark.slow
 def test_a_ball_in_space_has_so3(waves, exact):
     x = waves(40, (15, 15, 15), length=6.0)
