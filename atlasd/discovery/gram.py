@@ -98,7 +98,10 @@ def _field_gram(problem: Problem, x: Tensor) -> tuple[Tensor, ...]:
     """Sums over samples of the two Gram matrices, each `(K, n^2, n^2)`."""
     basis = elementary(problem.size).to(x.dtype)
     motions = torch.stack([problem.action.input_generator(a, x) for a in basis])  # (n^2, B, K, C, *S)
-    y, pushed = push_forward(problem.psi, x, motions)
+    y, pushed = push_forward(problem.outputs, x, motions)
+    if problem.pointwise is not None:
+        shape = tuple(y.shape[3:])
+        y, pushed = y - problem.pointwise(x, shape), pushed - problem.pointwise.push(x, motions, shape)
     mask = problem.window(tuple(y.shape[3:])).to(y.dtype).sqrt()
     j = (pushed * mask).flatten(3)
     t = torch.stack([problem.action.output_generator(a, y) * mask for a in basis]).flatten(3)

@@ -15,6 +15,7 @@ from atlasd.geometry.actions import Action, GridAction
 from atlasd.geometry.resample import pixel_grid
 from atlasd.prediction.predictor import has_parts, part_of
 from atlasd.prediction.samples import Inputs, chart_blocks
+from atlasd.prediction.trivial import PointwisePart
 
 Split = Literal["search", "test"]
 
@@ -36,8 +37,7 @@ class Problem:
         reach: Radius of the map's receptive field, in pixels.
         weights: Signal-to-noise weight of each chart, with shape `(K,)`, mean 1.
         noise: Share of each chart's output that its predictor does not explain, `(K,)`; zero for a given function.
-        pointwise: The part of `outputs` that looks at one pixel only, and so commutes with every motion:
-            inputs and an output shape to `(B, K, *out)`.
+        pointwise: The part of `outputs` that looks at one pixel only, and so commutes with every motion.
         targets: What the data say of given samples: indices `(B,)` to `(B, K, *out)`, class numbers for classes;
             `None` where a function stands in for the data.
         classes: Number of classes, 0 for regression.
@@ -57,7 +57,7 @@ class Problem:
     reach: float = 0.0
     weights: Tensor | None = None
     noise: Tensor | None = None
-    pointwise: Callable[[Tensor, tuple[int, ...]], Tensor] | None = None
+    pointwise: PointwisePart | None = None
     targets: Callable[[Tensor], Tensor] | None = None
     classes: int = 0
     train: Tensor | None = None
@@ -112,7 +112,7 @@ class Problem:
             self,
             outputs=part_of(self.outputs, charts),
             patches=self.patches.part(charts),
-            pointwise=None if self.pointwise is None else part_of(self.pointwise, charts),
+            pointwise=None if self.pointwise is None else self.pointwise.part(charts),
             weights=None if self.weights is None else self.weights[keep],
             noise=None if self.noise is None else self.noise[keep],
             charts=len(charts),

@@ -102,9 +102,8 @@ class GridAction:
         centre = torch.tensor([(s - 1) / 2 for s in shape], dtype=torch.float64)
         points = (source + centre).to(field.dtype)
         # Positions that are whole up to rounding are whole: quarter turns stay exact.
-        points = points + (points.detach().round() - points.detach()) * (
-            (points.detach().round() - points.detach()).abs() < 1e-5
-        )
+        off = points.detach().round() - points.detach()
+        points = points + off * (off.abs() < 1e-5)
         moved = resample(field, points, interpolation=self.interpolation, fill=self.fill)
         moved = moved.reshape(*moved.shape[:-1], *shape)
         return moved if rho is None else _on_axis(rho(g), moved, -1 - self.dimensions)

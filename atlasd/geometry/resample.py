@@ -6,7 +6,6 @@ __all__ = ["Fill", "Interpolation", "pixel_grid", "resample"]
 
 import math
 from functools import lru_cache
-from itertools import product
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -81,7 +80,8 @@ def resample(
     if sharing >= 4 and plain and not _traced():
         return _by_matrix(flat, shape, points, interpolation, fill)
     out: Tensor | None = None
-    for corner, weight in _corners(shape, points, interpolation, fill):
+    indices, weights = _corners(shape, points, interpolation, fill)
+    for corner, weight in zip(indices.unbind(-1), weights.unbind(-1), strict=True):
         if corner.ndim == 1:
             value = flat[..., corner] * weight
         else:
@@ -92,45 +92,31 @@ def resample(
     return out
 
 
-def _corners(
-    shape: torch.Size, points: Tensor, interpolation: Interpolation, fill: Fill
-) -> list[tuple[Tensor, Tensor]]:
-    """Flat index and weight of every corner of the interpolation stencils, each with the lead and Q of `points`."""
+def _corners(shape: torch.Size, points: Tensor, interpolation: Interpolation, fill: Fill) -> tuple[Tensor, Tensor]:
+    """Flat index and weight of every corner of the interpolation stencils, each `(*lead, Q, corners)`."""
     lower = points.detach().floor()
     fraction = points - lower
-    taps, weights, inside = [], [], []
-    for axis in range(len(shape)):
+    index: Tensor | None = None
+    weight: Tensor | None = None
+    for axis, size in enumerate(shape):
         first, w = _weights(fraction[..., axis], interpolation)
-        index = [lower[..., axis].long() + first + i for i in range(len(w))]
-        inside.append([(i >= 0) & (i < shape[axis]) for i in index])
-        taps.append([i.clamp(0, shape[axis] - 1) for i in index])
-        weights.append(w)
-    return [_tap(shape, taps, weights, inside, c, fill) for c in product(*(range(len(w)) for w in weights))]
+        taps = lower[..., axis, None].long() + torch.arange(first, first + len(w))
+        here = torch.stack(w, dim=-1)  # (*lead, Q, taps)
+        if fill == "zeros":
+            here = here * ((taps >= 0) & (taps < size))
+        taps = taps.clamp(0, size - 1)
+        if index is None or weight is None:
+            index, weight = taps, here
+        else:
+            index = (index[..., None] * size + taps[..., None, :]).flatten(-2)
+            weight = (weight[..., None] * here[..., None, :]).flatten(-2)
+    assert index is not None and weight is not None
+    return index, weight
 
 
 def _traced() -> bool:
     """Whether a function transform (jvp, vmap) is under way, which sees torch operations only."""
     return torch._C._functorch.maybe_current_level() is not None or torch.autograd.forward_ad._current_level >= 0
-
-
-def _tap(
-    shape: torch.Size,
-    taps: list[list[Tensor]],
-    weights: list[list[Tensor]],
-    inside: list[list[Tensor]],
-    combination: tuple[int, ...],
-    fill: Fill,
-) -> tuple[Tensor, Tensor]:
-    """Flat index and weight of one corner of the interpolation stencil."""
-    index = taps[0][combination[0]]
-    weight = weights[0][combination[0]]
-    for axis in range(1, len(shape)):
-        index = index * shape[axis] + taps[axis][combination[axis]]
-        weight = weight * weights[axis][combination[axis]]
-    if fill == "zeros":
-        for axis, i in enumerate(combination):
-            weight = weight * inside[axis][i]
-    return index, weight
 
 
 def _by_matrix(flat: Tensor, shape: torch.Size, points: Tensor, interpolation: Interpolation, fill: Fill) -> Tensor:
@@ -144,7 +130,7 @@ def _by_matrix(flat: Tensor, shape: torch.Size, points: Tensor, interpolation: I
     stacked = flat.permute(order).flatten(0, len(rest) - 1) if rest else flat.unsqueeze(0)  # (blocks, *, C, S)
     blocks, size = stacked.shape[0], stacked.shape[-1]
     given = points.numpy()
-    make = _remembered if given.size <= _SMALL else _matrix
+    make = _many if given.size <= _TINY else _some if given.size <= _SMALL else _matrix
     matrix = make(given.tobytes(), given.dtype.str, given.shape, tuple(shape), interpolation, fill)
     dense = stacked.flatten(1, -2).movedim(1, 2).reshape(blocks * size, -1)  # (blocks S, fields)
     moved = torch.from_numpy(matrix @ dense.contiguous().numpy()).reshape(blocks, q, -1).movedim(2, 1)
@@ -164,19 +150,18 @@ def _matrix(
 ) -> csr_matrix:
     """The sparse matrix of points `(*lead, Q, d)`, given as bytes, for fields of a spatial shape."""
     points = torch.from_numpy(np.frombuffer(data, dtype=dtype).reshape(lead).copy())
-    corners = _corners(torch.Size(shape), points, interpolation, fill)
-    index = torch.stack([i for i, _ in corners], dim=-1)  # (*lead, Q, taps)
-    weight = torch.stack([w for _, w in corners], dim=-1).to(points.dtype)
+    index, weight = _corners(torch.Size(shape), points, interpolation, fill)
     q, taps = index.shape[-2:]
     blocks, size = index[..., 0, 0].numel(), math.prod(shape)
     offset = size * torch.arange(blocks).reshape(-1, 1, 1)
-    columns = (index.reshape(blocks, q, taps) + offset).flatten()
-    starts = np.arange(0, blocks * q * taps + 1, taps)
+    narrow = max(blocks * size, blocks * q * taps) < 2**31
+    columns = (index.reshape(blocks, q, taps) + offset).flatten().to(torch.int32 if narrow else torch.int64)
+    starts = np.arange(0, blocks * q * taps + 1, taps, dtype=np.int32 if narrow else np.int64)
     return csr_matrix(
         (weight.flatten().numpy(), columns.numpy(), starts), shape=(blocks * q, blocks * size), copy=False
     )
 
 
-_SMALL = 2**13
-"""Numbers in a set of points beyond which its matrix is not kept."""
-_remembered = lru_cache(maxsize=128)(_matrix)
+_TINY, _SMALL = 2**11, 2**13
+"""Numbers in a set of points up to which many matrices are kept, and beyond which none is: 64 MB of each at most."""
+_many, _some = lru_cache(maxsize=512)(_matrix), lru_cache(maxsize=128)(_matrix)

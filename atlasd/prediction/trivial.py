@@ -38,16 +38,33 @@ class PointwisePart:
 
     def __call__(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """Values `(B, K, C', *shape)` for inputs `(B, K, C, *in)`."""
-        u = _standardised(centre_crop(x, shape), self.shift.to(x.dtype), self.scale.to(x.dtype))
-        channels, ones = u.shape[2], [1] * (u.ndim - 3)
-        c = self.coefficients.to(x.dtype)  # in the order of `_features`
-        c = c.reshape(*c.shape, *ones)
-        value = c[:, 0]
-        for i in range(channels):  # Horner's rule, without an array of features
-            first, second, third = (c[:, 1 + power * channels + i] for power in range(3))
-            v = u[:, :, i : i + 1]
+        constant, parts = self._parts(x, shape)
+        value = constant
+        for v, first, second, third in parts:  # Horner's rule, without an array of features
             value = value + v * (first + v * (second + v * third))
         return value
+
+    def push(self, x: Tensor, tangents: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Derivatives `(m, B, K, C', *shape)` at inputs `(B, K, C, *in)` along `(m, B, K, C, *in)`."""
+        moved = centre_crop(tangents, shape)
+        total = moved.new_zeros(())
+        for i, (v, first, second, third) in enumerate(self._parts(x, shape)[1]):
+            slope = (first + v * (2 * second + v * (3 * third))) / self._broadcast(self.scale, x)[:, i : i + 1]
+            total = total + slope * moved[:, :, :, i : i + 1]
+        return total
+
+    def _parts(self, x: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+        """The constant, and of every channel its standardised values `(B, K, 1, *shape)` and three coefficients."""
+        u = _standardised(centre_crop(x, shape), self.shift.to(x.dtype), self.scale.to(x.dtype))
+        channels = u.shape[2]
+        c = self._broadcast(self.coefficients, x)  # in the order of `_features`
+        powers = [(u[:, :, i : i + 1], *(c[:, 1 + p * channels + i] for p in range(3))) for i in range(channels)]
+        return c[:, 0], powers
+
+    @staticmethod
+    def _broadcast(values: Tensor, x: Tensor) -> Tensor:
+        """Values of charts with an axis of length 1 for every axis of space of `x`."""
+        return values.to(x.dtype).reshape(*values.shape, *[1] * (x.ndim - 3))
 
     def part(self, charts: range) -> PointwisePart:
         """The part of some of the charts."""
