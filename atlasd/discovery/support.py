@@ -15,7 +15,7 @@ from torch.func import vjp, vmap
 from atlasd.discovery.problem import Problem
 
 _THIN = 1e-4
-"""Mean square of the best quadratic form on unit vectors, relative to the next best, below which it counts as zero."""
+"""Mean square distance from the best cone, relative to that from the next best, below which it counts as zero."""
 _SAMPLES = 2048
 
 
@@ -53,8 +53,12 @@ def find_cone(problem: Problem) -> Tensor | None:
     i, j = torch.triu_indices(n, n)
     if len(vectors) < 10 * len(i):
         return None
-    unit = vectors / vectors.norm(dim=-1, keepdim=True)
-    products = unit[:, i] * unit[:, j] * torch.where(i == j, 1.0, 2**0.5)
+    # Over the length of a vector a form is, to first order, its distance from the cone. A small mass is far off for a
+    # slow particle only: lengths count, as they do in the distances that a map is fitted to.
+    length = vectors.norm(dim=-1, keepdim=True)
+    products = (
+        vectors[:, i] * vectors[:, j] * torch.where(i == j, 1.0, 2**0.5) / (length * length.square().mean().sqrt())
+    )
     values, frame = torch.linalg.eigh(products.mT @ products / len(products))
     # Vectors in a subspace make many forms vanish: none of them is the shape of a cone.
     if float(values[0]) > _THIN * float(values[1]) or float(values[1]) < _THIN * float(values[-1]):

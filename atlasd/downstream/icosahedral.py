@@ -30,6 +30,7 @@ class IcosahedralUNet(nn.Module):
         channels: Of the blocks on the way down.
         resolution: Of the grid; at least the number of blocks down less one.
         flat: Whether all seven weights of a kernel are one: the model with GL+(2).
+        own: Whether in a flat kernel the vertex itself counts by a number of its own for each channel that comes in.
         generator: The source of the first weights.
 
     Example:
@@ -48,6 +49,7 @@ class IcosahedralUNet(nn.Module):
         channels: Sequence[int] = (16, 32, 64, 128, 256),
         resolution: int = 6,
         flat: bool = False,
+        own: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -69,16 +71,26 @@ class IcosahedralUNet(nn.Module):
                 resolution=resolution if i == 0 else levels[i] + 1,
                 stride=1 if i == 0 else 2,
                 flat=flat,
+                own=own,
                 generator=generator,
             )
             for i, wide in enumerate(channels)
         )
         self.rise = nn.ModuleList(HexUpsample(resolution=level) for level in reversed(levels[1:]))
         self.up = nn.ModuleList(
-            _Block(channels[i] + channels[i + 1], channels[i], resolution=levels[i], flat=flat, generator=generator)
+            _Block(
+                channels[i] + channels[i + 1],
+                channels[i],
+                resolution=levels[i],
+                flat=flat,
+                own=own,
+                generator=generator,
+            )
             for i in reversed(range(len(channels) - 1))
         )
-        self.last = _Block(channels[0], classes, resolution=resolution, flat=flat, active=False, generator=generator)
+        self.last = _Block(
+            channels[0], classes, resolution=resolution, flat=flat, own=own, active=False, generator=generator
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores `(B, classes, N)` from fields `(B, C, N)`."""
@@ -104,12 +116,13 @@ class _Block(nn.Module):
         resolution: int,
         stride: int = 1,
         flat: bool,
+        own: bool,
         active: bool = True,
         generator: torch.Generator | None,
     ) -> None:
         super().__init__()
         self.conv = HexConv(
-            in_channels, out_channels, resolution=resolution, stride=stride, flat=flat, generator=generator
+            in_channels, out_channels, resolution=resolution, stride=stride, flat=flat, own=own, generator=generator
         )
         self.norm = nn.BatchNorm1d(out_channels)
         self.active = active

@@ -33,6 +33,8 @@ class HexConv(nn.Module):
         resolution: Of the grid that comes in.
         stride: 2 gives values on the coarser grid only.
         flat: One weight for all seven places: kernels that no linear motion of the plane turns into others.
+        own: Whether the vertex itself counts otherwise than its ring in a flat kernel, by one number for each channel
+            that comes in. What is done to single values commutes with every motion.
         in_field: `scalar` or `regular`.
         out_field: `scalar` or `regular`.
         bias: Whether a number is added to each channel.
@@ -54,6 +56,7 @@ class HexConv(nn.Module):
         resolution: int,
         stride: int = 1,
         flat: bool = False,
+        own: bool = False,
         in_field: Literal["scalar", "regular"] = "scalar",
         out_field: Literal["scalar", "regular"] = "scalar",
         bias: bool = True,
@@ -68,6 +71,10 @@ class HexConv(nn.Module):
         bound = math.sqrt(3 / ((49 if flat else 7) * places * in_channels))
         shape = (out_channels, in_channels, places, 1 if flat else 7)
         self.weight = nn.Parameter((2 * torch.rand(shape, generator=generator) - 1) * bound)
+        if own and not flat:
+            raise InputError("`own` must be False unless `flat`, got True; other kernels have a weight for the centre.")
+        # Of seven weights drawn alike, the centre is so much larger than the mean of the ring.
+        self.own = nn.Parameter(math.sqrt(6) * torch.randn(in_channels, generator=generator)) if own else None
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -82,13 +89,17 @@ class HexConv(nn.Module):
         return f"{incoming}, {outgoing}, resolution={self.resolution}, stride={self.stride}, weights={weights}"
 
     def _kernel(self) -> Tensor:
-        return self.weight.expand(*self.weight.shape[:3], 7)
+        kernel = self.weight.expand(*self.weight.shape[:3], 7)
+        return (
+            kernel if self.own is None else torch.cat([kernel[..., :1] * self.own[:, None, None], kernel[..., 1:]], -1)
+        )
 
     def _scalars(self, x: Tensor, grid: IcosahedralGrid) -> Tensor:
         """The mean over orientations, without laying them out."""
         around = gathered(x, "ring", self.resolution, self.stride)
         here = x[..., : _outgoing(grid, self.stride)]
         if self.flat:
+            here = here if self.own is None else here * self.own[:, None]
             return torch.einsum("oc,bcn->bon", self.weight[:, :, 0, 0], here + around)
         centre, ring = self.weight[:, :, 0, 0], self.weight[:, :, 0, 1:].mean(-1)
         return torch.einsum("oc,bcn->bon", torch.cat([centre, ring], 1), torch.cat([here, around], 1))

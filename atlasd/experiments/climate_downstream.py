@@ -54,6 +54,8 @@ class ClimateDownstreamConfig(Config):
             "train": 200,
             "test": 60,
             "rows": 768,
+            "own": False,
+            "average": 0.0,
         },
     }
 
@@ -64,16 +66,17 @@ class ClimateDownstreamConfig(Config):
     symmetry: Literal["events", "affine", "rotation", "none"] = option("events", "the rule of labels made up")
     resolution: int = option(4, "of the grid: it has 10 * 4**resolution + 2 vertices", least=4, most=8)
     width: int = option(16, "channels of the first block; the last has 16 times as many", least=1)
+    own: bool = option(True, "in the flat network a vertex counts by a number of its own for each channel")
     rows: int = option(96, "rows of maps made up", least=16)
-    train: int = option(160, "maps made up to train on", least=2)
+    train: int = option(240, "maps made up to train on", least=2)
     test: int = option(60, "maps made up to test on", least=1)
     experts: int = option(2, "experts who label each map made up", least=1)
     discord: float = option(0.0, "of those experts: 0 is nearly of one mind, 1 as in ClimateNet", least=0, most=2)
-    epochs: int = option(8, "passes over all maps and experts", least=1)
+    epochs: int = option(30, "passes over all maps and experts", least=1)
     batch: int = option(4, "maps in a step", least=2)
-    learning_rate: float = option(3e-2, "of Adam", least=1e-9)
+    learning_rate: float = option(2e-2, "of Adam", least=1e-9)
     average: float = option(
-        0.0, "share that the running mean of the weights keeps in a step, such as 0.998; 0 for none", least=0, most=1
+        0.998, "share that the running mean of the weights keeps in a step; 0 for none", least=0, most=1
     )
     schedule: Literal["cycle", "constant"] = option("cycle", "learning rates that rise and fall, or one")
     seeds: int = option(3, "trainings of each network, from the seed given on", least=1)
@@ -102,7 +105,7 @@ def run(
             results[name].append(done)
             progress.say(f"{name}, seed {s}: mean IoU {done['mean_iou']:.4f} after {done['seconds']:.0f} s")
         people.append(kept.do(f"people, seed {s}", partial(maps.people, s)))
-    extras = Extras(_metrics(results, people), paper_figures("climate-downstream"))
+    extras = Extras(_metrics(config, results, people), paper_figures("climate-downstream"))
     return replace(found, seconds={**found.seconds, "compare": time.monotonic() - start}), extras
 
 
@@ -146,7 +149,7 @@ def _measure(
 ) -> dict[str, float]:
     """Trains one network and measures it; plain values, so that they can be kept."""
     train, test = maps.of(seed)
-    network = _network(name, config.width, config.resolution, seed, variables=train.x.shape[1])
+    network = _network(name, config, seed, variables=train.x.shape[1])
     start, busy = time.monotonic(), time.process_time()
     loss = _fit(network, train, config, seed, progress, f"training {name}")
     seconds, busy = time.monotonic() - start, time.process_time() - busy
@@ -160,12 +163,14 @@ def _measure(
     }
 
 
-def _network(name: str, width: int, resolution: int, seed: int, variables: int = 16) -> IcosahedralUNet:
+def _network(name: str, config: ClimateDownstreamConfig, seed: int, variables: int = 16) -> IcosahedralUNet:
+    flat = _MODELS[name]
     return IcosahedralUNet(
         variables,
-        channels=[width * 2**i for i in range(5)],
-        resolution=resolution,
-        flat=_MODELS[name],
+        channels=[config.width * 2**i for i in range(5)],
+        resolution=config.resolution,
+        flat=flat,
+        own=flat and config.own,
         generator=stream(seed, "climate-downstream", "weights"),
     )
 
@@ -225,13 +230,17 @@ def _weights(network: torch.nn.Module) -> int:
     return sum(p.numel() for p in network.parameters())
 
 
-def _metrics(results: Mapping[str, list[dict[str, float]]], people: list[dict[str, float] | None]) -> dict[str, Any]:
+def _metrics(
+    config: ClimateDownstreamConfig,
+    results: Mapping[str, list[dict[str, float]]],
+    people: list[dict[str, float] | None],
+) -> dict[str, Any]:
     scores = ("iou_bg", "iou_tc", "iou_ar", "mean_iou", "precision", "recall")
     paper = paper_figures("climate-downstream")
     rows: list[dict[str, Any]] = []
     for name, each in results.items():
         mean = {key: fmean(r[key] for r in each) for key in each[0]}
-        at_paper = _weights(_network(name, _PAPER_WIDTH, _PAPER_RESOLUTION, 0))
+        at_paper = _weights(_network(name, replace(config, width=_PAPER_WIDTH, resolution=_PAPER_RESOLUTION), 0))
         rows.append(
             {
                 "model": name,

@@ -136,7 +136,8 @@ class Workers:
 
     def __post_init__(self) -> None:
         self._scratch: TemporaryDirectory[str] | None = None
-        self._count, self._revived, self._hands = 0, False, 0
+        self._count, self._revived = 0, False
+        self._seats: list[Executor] | None = None
         if self.executor is not None and not callable(getattr(self.executor, "submit", None)):
             raise InputError(
                 f"`executor` must be a concurrent.futures.Executor or None, got {type(self.executor).__name__}; "
@@ -233,28 +234,36 @@ class Workers:
 
     def _send(self, packed: list[bytes], numbers: list[int], quick: bool) -> dict[int, _Sent]:
         """Hands tasks over, one by one or in as many bundles as there are workers."""
-        bundles = min(self._workers(), len(numbers)) if quick else 0
-        size = math.ceil(len(numbers) / bundles) if bundles else 1
+        seats = self._hands() if quick else []
+        size = math.ceil(len(numbers) / len(seats)) if seats else 1
         sent: dict[int, _Sent] = {}
-        for first in range(0, len(numbers), size):
+        for number, first in enumerate(range(0, len(numbers), size)):
             bundle = numbers[first : first + size]
-            future = self._submit(*(packed[i] for i in bundle))
+            future = self._submit(*(packed[i] for i in bundle), at=seats[number] if seats else None)
             sent |= {i: _Sent(future, place) for place, i in enumerate(bundle)}
         return sent
 
-    def _workers(self) -> int:
-        """How many tasks the executor works on at a time, 0 where it does not tell."""
-        if not self._hands:
-            client: Any = getattr(self.executor, "_client", None)  # Dask's
-            self._hands = getattr(self.executor, "_max_workers", 0) or (
-                sum(client.nthreads().values()) if hasattr(client, "nthreads") else 0
-            )
-        return self._hands
+    def _hands(self) -> list[Executor]:
+        """For each task that the executor works on at a time where to send it; nothing where it does not tell.
 
-    def _submit(self, *data: bytes) -> Future[list[bytes]] | None:
+        On Dask a bundle goes to the same worker every time, which has kept what it shares with the last one; another
+        takes it where that one is gone.
+        """
         assert self.executor is not None
+        count = getattr(self.executor, "_max_workers", 0)
+        if count:
+            return [self.executor] * count
+        client: Any = getattr(self.executor, "_client", None)
+        if self._seats is None and hasattr(client, "nthreads"):
+            addresses = [address for address, threads in sorted(client.nthreads().items()) for _ in range(threads)]
+            self._seats = [client.get_executor(workers=[a], allow_other_workers=True) for a in addresses]
+        return self._seats or []
+
+    def _submit(self, *data: bytes, at: Executor | None = None) -> Future[list[bytes]] | None:
+        executor = at or self.executor
+        assert executor is not None
         try:
-            return self.executor.submit(_call, *(Packed(d) for d in data))
+            return executor.submit(_call, *(Packed(d) for d in data))
         except (BrokenExecutor, RuntimeError):
             return None
 

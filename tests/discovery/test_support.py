@@ -41,6 +41,18 @@ def test_the_cone_is_found(pairs):
     assert abs(float((cone * LIGHT).sum()) / float(LIGHT.norm())) > 1 - 1e-9
 
 
+@pytest.mark.parametrize(("mass", "thin"), [(0.003, True), (0.3, False)])
+def test_small_masses_hide_no_cone(exact, mass, thin):
+    """Those of slow particles are large beside their energies; that says nothing about where momenta lie."""
+    x = light_like(3000)
+    x[..., 0] = (x[..., 0].square() + (mass * torch.arange(1.0, 3.0)).square()).sqrt()
+    slow = x[..., 0] < 3 * mass
+    assert not thin or bool(slow.any())
+    cone = find_cone(exact.problem_of(transverse, x))
+    assert (cone is not None) == thin
+    assert cone is None or abs(float((cone * LIGHT).sum()) / float(LIGHT.norm())) > 1 - 1e-6
+
+
 def test_no_cone_where_there_is_none(exact):
     x = light_like(600)
     massive = x.clone()

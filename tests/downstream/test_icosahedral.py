@@ -7,6 +7,8 @@ from atlasd.downstream import HexConv, HexPool, HexUpsample, IcosahedralProjecti
 from atlasd.errors import InputError
 from atlasd.runtime.random import stream
 
+KERNELS = {"hexagon": {}, "flat": {"flat": True}, "own": {"flat": True, "own": True}}
+
 
 @pytest.mark.parametrize("resolution", range(7))
 def test_a_grid_is_whole(resolution):
@@ -58,9 +60,9 @@ def test_there_are_sixty_different_rotations():
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("flat", [False, True])
-def test_scalars_are_the_mean_over_the_orientations(flat, stride):
-    options = {"resolution": 2, "stride": stride, "flat": flat}
+@pytest.mark.parametrize("kind", KERNELS)
+def test_scalars_are_the_mean_over_the_orientations(kind, stride):
+    options = {"resolution": 2, "stride": stride, **KERNELS[kind]}
     scalar = HexConv(3, 4, generator=stream(0, "w"), **options)
     regular = HexConv(3, 4, generator=stream(0, "w"), out_field="regular", **options)
     x = torch.randn(2, 3, 162, generator=stream(0, "x"))
@@ -95,10 +97,21 @@ def test_gradients_are_right():
     assert torch.autograd.gradcheck(layer, (x,))
 
 
-@pytest.mark.parametrize(("flat", "count"), [(False, 765_945), (True, 111_321)])
-def test_weights_of_the_paper(flat, count):
-    network = IcosahedralUNet(flat=flat)
+@pytest.mark.parametrize(("kind", "count"), [("hexagon", 765_945), ("flat", 111_321), ("own", 112_313)])
+def test_weights_of_the_paper(kind, count):
+    network = IcosahedralUNet(**KERNELS[kind])
     assert sum(p.numel() for p in network.parameters()) == count
+
+
+def test_a_flat_kernel_with_its_own_centre_is_flat_but_for_single_values():
+    layer = HexConv(2, 3, resolution=2, **KERNELS["own"], bias=False, generator=stream(0, "w"))
+    plain = HexConv(2, 3, resolution=2, flat=True, bias=False)
+    plain.load_state_dict({"weight": layer.weight})
+    x = torch.randn(1, 2, 162, generator=stream(0, "x"))
+    single = torch.einsum("oc,bcn->bon", layer.weight[:, :, 0, 0] * (layer.own - 1), x)
+    torch.testing.assert_close(layer(x), plain(x) + single)
+    with pytest.raises(InputError, match="`own` must be False unless `flat`"):
+        HexConv(2, 3, resolution=2, own=True)
 
 
 def test_the_network_learns():

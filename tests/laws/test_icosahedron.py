@@ -16,6 +16,8 @@ from atlasd.downstream.icosahedral_layers import surroundings
 from atlasd.runtime.random import stream
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
+KERNELS = [{}, {"flat": True}, {"flat": True, "own": True}]
+KERNEL_NAMES = ["hexagon", "flat", "own"]
 FIELDS = ("scalar", "regular")
 
 
@@ -44,13 +46,13 @@ def worst(layer, x, resolution, outgoing):
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("kernel", KERNELS, ids=KERNEL_NAMES)
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("out_field", FIELDS)
 @pytest.mark.parametrize("in_field", FIELDS)
-def test_convolutions_commute_with_the_rotations(in_field, out_field, stride, flat, dtype):
+def test_convolutions_commute_with_the_rotations(in_field, out_field, stride, kernel, dtype):
     options = {"in_field": in_field, "out_field": out_field, "generator": stream(0, "weights")}
-    layer = HexConv(2, 3, resolution=2, stride=stride, flat=flat, **options).to(dtype)
+    layer = HexConv(2, 3, resolution=2, stride=stride, **kernel, **options).to(dtype)
     assert worst(layer, field(in_field, 2, dtype=dtype), 2, 3 - stride) < TOLERANCE[dtype]
 
 
@@ -64,9 +66,9 @@ def test_pooling_and_upsampling_commute_with_the_rotations(layer, outgoing):
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("flat", [False, True])
-def test_the_network_commutes_with_the_rotations(flat, training):
-    network = IcosahedralUNet(2, 3, channels=(4, 8, 8), resolution=2, flat=flat, generator=stream(0, "weights"))
+@pytest.mark.parametrize("kernel", KERNELS, ids=KERNEL_NAMES)
+def test_the_network_commutes_with_the_rotations(kernel, training):
+    network = IcosahedralUNet(2, 3, channels=(4, 8, 8), resolution=2, **kernel, generator=stream(0, "weights"))
     x = field("scalar", 2)
     network(x)
     assert worst(network.train(training), x, 2, 2) < 1e-5
@@ -166,7 +168,7 @@ def test_higher_harmonics_are_near(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flat", [False, True])
-def test_the_papers_network_commutes_with_the_rotations(flat):
-    network = IcosahedralUNet(flat=flat, generator=stream(0, "weights")).eval()
+@pytest.mark.parametrize("kernel", KERNELS, ids=KERNEL_NAMES)
+def test_the_papers_network_commutes_with_the_rotations(kernel):
+    network = IcosahedralUNet(**kernel, generator=stream(0, "weights")).eval()
     assert worst(network, field("scalar", 6, channels=16)[:1], 6, 6) < 1e-5
