@@ -89,7 +89,8 @@ class Coverage:
         _, s, v = torch.linalg.svd(rows[:half] - self.mean, full_matrices=False)
         share = s.square().cumsum(0) / s.square().sum().clamp_min(1e-300)
         rank = int((share < explained).sum()) + 1
-        self.frame = v[: min(rank, max(half // 4, 1))]
+        # A copy in the usual order: the rows of a matrix that is stored by columns would travel with all the others.
+        self.frame = v[: min(rank, max(half // 4, 1))].contiguous()
         # Whitened radius: an input may also leave the data along directions that the data do have.
         self.spread = (rows[:half] - self.mean).matmul(self.frame.mT).std(0).clamp_min(1e-12)
         left, total, radius = self._measure(rows[half:])

@@ -6,6 +6,7 @@ __all__ = ["film"]
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from atlasd.discovery.problem import Problem
 from atlasd.discovery.refine import scaled
 from atlasd.discovery.setup import Setup
 from atlasd.geometry.charts import PlaneChart
+from atlasd.runtime.executor import Shared, current_workers
 
 STEPS = 21
 """Frames of a generator, a quarter turn to either side: it takes a grid to itself."""
@@ -29,6 +31,7 @@ _TILE = 48
 _FIELD = 160
 _SAMPLES = 6
 _VECTORS = 256
+_KNOWN = 1024
 _SHOWN = 48
 
 
@@ -51,8 +54,9 @@ def film(setup: Setup, group: Group, weights: Tensor | None = None) -> Frames:
     background = _background(samples.x[int(problem.test[0])]) if samples.is_field else None
     tracks = []
     if setup.gates.refusal() is None:
-        camera = _camera(problem, weights, shown)
-        tracks = [camera.track(name, t, path) for name, t, path in _paths(group)]
+        scene = Shared(_Scene.of(problem, weights, shown))
+        paths = _paths(group)
+        tracks = current_workers().map(_track, [(scene, *path) for path in paths], [p[0] for p in paths], quick=True)
     return Frames(
         tracks=tuple(tracks),
         field=background,
@@ -63,13 +67,34 @@ def film(setup: Setup, group: Group, weights: Tensor | None = None) -> Frames:
     )
 
 
-def _camera(problem: Problem, weights: Tensor, chart: int) -> _Fields | _Vectors:
-    """What films the problem; of many charts only the block of the one that is shown, so that time does not grow."""
-    if not problem.is_field:
-        return _Vectors(problem)
-    block = next(block for block in problem.blocks() if chart in block)
-    part = replace(problem.part(block), search=problem.search, test=problem.test)
-    return _Fields(part, weights[block.start : block.stop], chart - block.start)
+class _Scene:
+    """What is filmed; the camera is made where it films."""
+
+    def __init__(self, problem: Problem, weights: Tensor, chart: int) -> None:
+        self.problem, self.weights, self.chart = problem, weights, chart
+        self._camera: _Fields | _Vectors | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_camera": None}
+
+    @classmethod
+    def of(cls, problem: Problem, weights: Tensor, chart: int) -> _Scene:
+        """Of many charts only the block of the one that is shown, so that time does not grow."""
+        block = next(block for block in problem.blocks() if chart in block)
+        part = replace(problem.part(block), search=problem.search[:_KNOWN], test=problem.test[:_VECTORS])
+        return cls(part, weights[block.start : block.stop], chart - block.start)
+
+    @property
+    def camera(self) -> _Fields | _Vectors:
+        """What films the problem."""
+        if self._camera is None:
+            fields = self.problem.is_field
+            self._camera = _Fields(self.problem, self.weights, self.chart) if fields else _Vectors(self.problem)
+        return self._camera
+
+
+def _track(scene: Shared[_Scene], name: str, t: Tensor, path: Tensor) -> Track:
+    return scene.value.camera.track(name, t, path)
 
 
 def _paths(group: Group) -> list[tuple[str, Tensor, Tensor]]:
@@ -164,8 +189,8 @@ class _Vectors:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.x = problem.patches(problem.test[:_VECTORS])
-        self.near = Neighbours(problem.patches(problem.search[:1024])[:, 0])
+        self.x = problem.patches(problem.test)
+        self.near = Neighbours(problem.patches(problem.search)[:, 0])
         with torch.no_grad():
             self.p = problem.psi(self.x)
         spread = (self.p - self.p.mean(0)).double().square().flatten(1)

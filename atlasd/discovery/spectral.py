@@ -247,18 +247,19 @@ class SpectralSearch:
         self, criterion: ChartCriterion, span: Tensor, weights: Tensor, generator: torch.Generator, hints: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """From the best start: a generator, its mean logarithm of the error in every chart, and weights of sizes."""
-        start = self._start(criterion, span, weights, generator, hints)
-        start, _ = minimise(criterion.few(12, _COARSE), start, span, weights, iterations=6)
+        few = criterion.few(12, _COARSE)
+        start, sizes = self._start(few, span, weights, generator, hints)
+        start, _ = minimise(few, start, span, weights, iterations=6, sizes=sizes)
         sizes = criterion.size_weights(start)
         return *minimise(criterion, start, span, weights, iterations=3, sizes=sizes), sizes
 
     def _start(
-        self, criterion: ChartCriterion, span: Tensor, weights: Tensor, generator: torch.Generator, hints: Tensor
-    ) -> Tensor:
+        self, few: ChartCriterion, span: Tensor, weights: Tensor, generator: torch.Generator, hints: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """The best of the axes of the span, their sums and differences, hints of charts, and random directions.
 
-        Of a plane, which first order often leaves open, all directions: from far off a descent does not find the way,
-        since what it crosses is not covered by data.
+        With it come the weights of its sizes. Of a plane, which first order often leaves open, all directions: from far
+        off a descent does not find the way, since what it crosses is not covered by data.
         """
         s = len(span)
         mixes = [torch.eye(s, dtype=torch.float64)]
@@ -272,10 +273,10 @@ class SpectralSearch:
             mixes += [eye[i] + eye[j], eye[i] - eye[j], random, hints @ span.flatten(1).mT]
         combined = torch.einsum("ms,sij->mij", torch.cat(mixes), span)
         trials = [scaled(a) for a in combined if float(a.norm()) > 1e-6]
-        few = criterion.few(12, _COARSE)
-        errors = few.errors_of(trials, list(few.size_weights_of(trials)))
-        scores = [float(pooled(e, weights)) for e in errors]
-        return trials[min(range(len(trials)), key=scores.__getitem__)]
+        sizes = list(few.size_weights_of(trials))
+        scores = [float(pooled(e, weights)) for e in few.errors_of(trials, sizes)]
+        best = min(range(len(trials)), key=scores.__getitem__)
+        return trials[best], sizes[best]
 
 
 def _chart_hints(residual: Tensor, chance: Tensor, weights: Tensor, charts: int = 6) -> Tensor:

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -144,3 +145,16 @@ def test_of_a_bundle_only_what_fails_is_named(tmp_path):
     tasks[1] = (tmp_path / "another", 2)
     with ThreadPoolExecutor(1) as executor:
         assert Workers(executor).map(fail_until, tasks, names, quick=True)[1] == 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_on_dask_a_bundle_goes_to_the_same_worker_every_time():
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        workers = Workers(client.get_executor())
+        first, *others = (workers.map(os.getpid, [()] * 4, "abcd", quick=True) for _ in range(3))
+        assert first[0] == first[1] != first[2] == first[3]
+        assert all(other == first for other in others)
+        os.kill(first[0], signal.SIGKILL)
+        assert len(workers.map(os.getpid, [()] * 4, "abcd", quick=True)) == 4
