@@ -14,8 +14,10 @@ import time
 
 import torch
 
+from atlasd.algebra.known_algebras import so
+from atlasd.algebra.lie import LieAlgebra
 from atlasd.experiments.config import configure
-from atlasd.experiments.heat import HeatConfig, run
+from atlasd.experiments.heat import HeatConfig, run, span_angle
 from atlasd.runtime.progress import Silent
 
 GRADIENT = {"search": "gradient", "predictor": "conv", "cosets": "gradient", "starts": 16, "top": 8}
@@ -26,6 +28,7 @@ def measure(name: str, values: dict, seed: int) -> dict:
     config = configure(HeatConfig, values)
     clock, processor = time.perf_counter(), time.process_time()
     found, extras = run(config, seed, Silent())
+    proposed = None if found.proposed is None or not len(found.proposed) else LieAlgebra(found.proposed)
     return {
         "search": name,
         "samples": config.samples,
@@ -35,6 +38,7 @@ def measure(name: str, values: dict, seed: int) -> dict:
         "cpu_seconds": round(time.process_time() - processor, 2),
         "parts": {k: round(v, 2) for k, v in found.seconds.items()},
         "angle_deg": round(extras.metrics["angle_deg"], 4),
+        "proposed_deg": None if proposed is None else round(span_angle(proposed, so(2)), 4),
         "group": found.group.name,
     }
 
@@ -68,6 +72,8 @@ def main(arguments: list[str] | None = None) -> int:
             f"{row['search']:<9} {row['seconds']:9.1f} s ({row['cpu_seconds']:.1f} s of one core)  "
             f"{row['angle_deg']:7.3f} degrees off so(2)  {row['group']}  [{budget}]"
         )
+        if row["proposed_deg"] is not None:
+            print(f"          {row['proposed_deg']:.3f} degrees off before the verdict, which counts none as 90")
         print("          " + ", ".join(f"{k} {v:.1f} s" for k, v in row["parts"].items()))
     if len(rows) > 1:
         print(f"spectral is {ratio} times as fast (time of one core)")
