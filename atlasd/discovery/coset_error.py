@@ -52,8 +52,6 @@ class CosetError:
         self.weights = problem.chart_weights() / problem.chart_weights().sum()
         if problem.is_field:
             self.fields = ChartCriterion(problem, index, ())
-            spread = self.fields.variance() * self.weights
-            self.chance = float((2 * spread.sum()).clamp_min(1e-300))
             return
         with torch.no_grad():
             self.x, self.y = _widest(problem, problem.patches(index))
@@ -152,10 +150,10 @@ class CosetError:
         return min(1.0, float(felt.min())) if len(felt) else 1.0
 
     def _field_errors(self, g: Tensor) -> Tensor:
-        miss, chance, _ = (self.fields.elements(g) * self.weights).sum(-1).mean(-1).unbind(1)  # each (M,)
+        miss, chance, spread = (self.fields.elements(g) * self.weights).sum(-1).mean(-1).unbind(1)  # each (M,)
         seen = self.fields.seen(g)
         # Where nothing moves, as under the identity, there is nothing to miss.
-        errors = torch.where(chance > 1e-9 * self.chance, miss / chance.clamp_min(1e-300), 0.0)
+        errors = torch.where(chance > 2e-9 * spread, miss / chance.clamp_min(1e-300), 0.0)
         # Nearly all has left the patch: a large miss was only not seen.
         return torch.where(seen < _SEEN, 1.0, errors)
 
