@@ -17,7 +17,7 @@ from atlasd.discovery.coverage import Coverage
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.refine import FLOOR, minimise, pooled, scaled
 from atlasd.discovery.search import Found
-from atlasd.discovery.support import stabiliser
+from atlasd.discovery.support import find_cone, onto_cone, stabiliser
 from atlasd.discovery.values import search_values
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Progress
@@ -88,7 +88,7 @@ class SpectralSearch:
             hints = _chart_hints(residual, chance, weights)
             return self._on_fields(problem, values, directions, blind, hints, seed=seed, progress=progress)
         basis, notes = self._first(values, directions)
-        return Found(basis, tuple(values.tolist()), notes=notes, not_testable=len(blind))
+        return Found(_kept(problem, basis), tuple(values.tolist()), notes=notes, not_testable=len(blind))
 
     def _first(self, values: Tensor, directions: Tensor) -> tuple[Tensor, tuple[str, ...]]:
         """The algebra of the directions within the tolerance, or of as many as are asked for."""
@@ -277,6 +277,17 @@ class SpectralSearch:
         scores = [float(pooled(e, weights)) for e in few.errors_of(trials, sizes)]
         best = min(range(len(trials)), key=scores.__getitem__)
         return trials[best], sizes[best]
+
+
+def _kept(problem: Problem, basis: Tensor) -> Tensor:
+    """The same algebra, moved a little so that it keeps the cone to which a fitted map's vectors come near, if any.
+
+    A symmetry of data takes them to where data are. Where these lie is known far better than a fitted map.
+    """
+    if problem.train is None or not len(basis):
+        return basis
+    cone = find_cone(problem, afar=True)
+    return basis if cone is None else closed(onto_cone(cone, basis, near=_NEARBY), fixed=True)[0]
 
 
 def _chart_hints(residual: Tensor, chance: Tensor, weights: Tensor, charts: int = 6) -> Tensor:

@@ -6,7 +6,7 @@ neither is its derivative across it: motions that lead off the cone cannot be te
 
 from __future__ import annotations
 
-__all__ = ["across", "find_cone", "keeps_cone", "stabiliser"]
+__all__ = ["across", "find_cone", "keeps_cone", "onto_cone", "stabiliser"]
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch.func import vjp, vmap
 from atlasd.discovery.problem import Problem
 
 _THIN = 1e-4
-"""Mean square distance from the best cone, relative to that from the next best, below which it counts as zero."""
+"""Mean square of the best quadratic form on vectors, relative to the next best, below which it counts as zero."""
 _SAMPLES = 2048
 
 
@@ -34,10 +34,15 @@ def gradients(problem: Problem, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return y.detach(), gradient[:, :, 0].detach().double(), tokens[:, 0].detach().double()
 
 
-def find_cone(problem: Problem) -> Tensor | None:
+def find_cone(problem: Problem, *, afar: bool = False) -> Tensor | None:
     """The form Q `(n, n)` that vanishes on all vectors that a map tells apart, if there is one and no other.
 
     A map of the sum of the tokens alone is asked about sums: those of light-like momenta lie on no cone.
+
+    Arguments:
+        problem: The map and its data.
+        afar: Takes a cone to which vectors come the nearer the longer they are, as momenta with small masses do: what
+            counts is the distance from it, and not the angle.
     """
     n = problem.size
     if n < 3 or problem.is_field:
@@ -53,12 +58,10 @@ def find_cone(problem: Problem) -> Tensor | None:
     i, j = torch.triu_indices(n, n)
     if len(vectors) < 10 * len(i):
         return None
-    # Over the length of a vector a form is, to first order, its distance from the cone. A small mass is far off for a
-    # slow particle only: lengths count, as they do in the distances that a map is fitted to.
     length = vectors.norm(dim=-1, keepdim=True)
-    products = (
-        vectors[:, i] * vectors[:, j] * torch.where(i == j, 1.0, 2**0.5) / (length * length.square().mean().sqrt())
-    )
+    unit = vectors / length
+    products = unit[:, i] * unit[:, j] * torch.where(i == j, 1.0, 2**0.5)
+    products = products * (length / length.square().mean().sqrt()) if afar else products
     values, frame = torch.linalg.eigh(products.mT @ products / len(products))
     # Vectors in a subspace make many forms vanish: none of them is the shape of a cone.
     if float(values[0]) > _THIN * float(values[1]) or float(values[1]) < _THIN * float(values[-1]):
@@ -85,6 +88,15 @@ def stabiliser(cone: Tensor) -> Tensor:
     _, s, v = torch.linalg.svd(images.mT)
     rank = int((s > 1e-6 * s.max()).sum())
     return v[rank:]
+
+
+def onto_cone(cone: Tensor, basis: Tensor, *, near: float) -> Tensor:
+    """The nearest generators to `(k, n, n)` that keep the cone; the given ones where any is not `near` to it."""
+    flat = basis.double().flatten(1)
+    span = stabiliser(cone)
+    moved = flat @ span.mT @ span
+    close = (moved - flat).norm(dim=-1) <= near * flat.norm(dim=-1)
+    return moved.reshape(basis.shape) if bool(close.all()) else basis
 
 
 def keeps_cone(cone: Tensor | None, motions: Tensor, *, finite: bool, tolerance: float = 0.2) -> Tensor:
