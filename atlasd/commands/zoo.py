@@ -15,7 +15,8 @@ from atlasd.commands.common import AsJson, Dask, Quiet, chosen_workers, shown_pr
 
 
 def zoo(
-    seeds: Annotated[int, typer.Option(help="Number of seeds, from 0.")] = 5,
+    seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 5,
+    first: Annotated[int, typer.Option(help="The first of them.")] = 0,
     only: Annotated[str, typer.Option(metavar="NAME,...", help="Systems; all by default.")] = "",
     mode: Annotated[
         str, typer.Option(help="Ask the exact maps (oracle), fitted predictors (fitted), or both.")
@@ -34,9 +35,10 @@ def zoo(
     from atlasd.runtime.stages import keeping
 
     names = [name.strip() for name in only.split(",") if name.strip()] or (list(QUICK) if quick else [])
-    tasks = plan_zoo(seeds=1 if quick else seeds, only=names, mode="oracle" if quick else mode)
+    tasks = plan_zoo(seeds=1 if quick else seeds, first=first, only=names, mode="oracle" if quick else mode)
     check_directory(out, "zoo.json")
     words = ["zoo", "--seeds", str(seeds), "--only", only, "--mode", mode, *(["--quick"] if quick else [])]
+    words += ["--first", str(first)] if first else []
     count = None if dask else workers or min(len(tasks), os.cpu_count() or 1)
     placed = chosen_workers(workers if dask else count, dask)
     with placed, shown_progress(quiet) as progress, keeping(out, words, __version__):

@@ -193,17 +193,20 @@ def _systems() -> dict[str, System]:
     return known
 
 
-def plan_zoo(*, seeds: int = 5, only: Sequence[str] = (), mode: str = "both") -> tuple[Task, ...]:
+def plan_zoo(*, seeds: int = 5, first: int = 0, only: Sequence[str] = (), mode: str = "both") -> tuple[Task, ...]:
     """The tasks, in the order of the table.
 
     Arguments:
-        seeds: The number of seeds, from 0.
+        seeds: The number of seeds.
+        first: The first of them.
         only: Names of systems; all by default.
         mode: Ask the exact maps, fitted predictors, or both.
     """
     systems = _systems()
     if seeds < 1:
         raise InputError(f"`seeds` must be at least 1, got {seeds}.")
+    if first < 0:
+        raise InputError(f"`first` must be at least 0, got {first}.")
     if mode not in ("oracle", "fitted", "both"):
         raise InputError(f"`mode` must be 'oracle', 'fitted' or 'both', got {mode!r}.")
     for name in only:
@@ -215,7 +218,7 @@ def plan_zoo(*, seeds: int = 5, only: Sequence[str] = (), mode: str = "both") ->
     chosen = [systems[name] for name in (only or systems)]
     return tuple(
         Task(system.name, way, seed)
-        for seed in range(seeds)
+        for seed in range(first, first + seeds)
         for system in chosen
         for way in modes
         if mode in (way, "both") and (system.oracle if way == "oracle" else system.fitted)

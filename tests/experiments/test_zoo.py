@@ -81,6 +81,7 @@ def test_plan_holds_every_system_as_marked():
         modes = sorted({t.mode for t in tasks if t.system == system.name})
         assert modes == [m for m, fits in (("fitted", system.fitted), ("oracle", system.oracle)) if fits]
     assert {t.seed for t in tasks} == {0, 1}
+    assert {t.seed for t in plan_zoo(seeds=2, first=3)} == {3, 4}
     assert {t.mode for t in plan_zoo(seeds=1, mode="oracle")} == {"oracle"}
     assert {"heat_untrained", "so3_untrained", "upright_digits"} <= {t.system for t in tasks}
 
@@ -90,6 +91,7 @@ def test_plan_holds_every_system_as_marked():
     [
         ({"only": ["heet"]}, "unknown system 'heet', did you mean 'heat"),
         ({"seeds": 0}, "`seeds` must be at least 1"),
+        ({"first": -1}, "`first` must be at least 0"),
         ({"mode": "both ways"}, "`mode` must be"),
     ],
 )
