@@ -42,7 +42,7 @@ def find_cone(problem: Problem, *, afar: bool = False) -> Tensor | None:
     Arguments:
         problem: The map and its data.
         afar: Takes a cone to which vectors come the nearer the longer they are, as momenta with small masses do: what
-            counts is the distance from it, and not the angle.
+            counts are the values of the form on the vectors as they are, and not on their directions.
     """
     n = problem.size
     if n < 3 or problem.is_field:
@@ -58,10 +58,9 @@ def find_cone(problem: Problem, *, afar: bool = False) -> Tensor | None:
     i, j = torch.triu_indices(n, n)
     if len(vectors) < 10 * len(i):
         return None
-    length = vectors.norm(dim=-1, keepdim=True)
-    unit = vectors / length
+    size = vectors.square().mean().sqrt() if afar else vectors.norm(dim=-1, keepdim=True)
+    unit = vectors / size
     products = unit[:, i] * unit[:, j] * torch.where(i == j, 1.0, 2**0.5)
-    products = products * (length / length.square().mean().sqrt()) if afar else products
     values, frame = torch.linalg.eigh(products.mT @ products / len(products))
     # Vectors in a subspace make many forms vanish: none of them is the shape of a cone.
     if float(values[0]) > _THIN * float(values[1]) or float(values[1]) < _THIN * float(values[-1]):
