@@ -41,7 +41,7 @@ def test_the_cone_is_found(pairs):
     assert abs(float((cone * LIGHT).sum()) / float(LIGHT.norm())) > 1 - 1e-9
 
 
-@pytest.mark.parametrize(("mass", "near"), [(0.003, True), (0.3, False)])
+@pytest.mark.parametrize(("mass", "near"), [(0.003, True), (3.0, False)])
 def test_small_masses_hide_a_cone_at_hand_and_not_afar(exact, mass, near):
     x = light_like(3000)
     x[:100] = x[:100] * 1e-3  # slow, so that their masses are large beside their energies
