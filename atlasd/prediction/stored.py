@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Stored", "spill", "stored"]
 
+import mmap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,8 @@ from atlasd.runtime.files import write_atomically
 
 SHARD_BYTES = 32 * 2**20
 """Chunks are read together up to this size; networks shuffle inside such shards, and shards among each other."""
+_LARGE = 2**27
+"""Bytes of a mapped file beyond which what was read of it is let go."""
 _handles: dict[tuple[str, str, str], Any] = {}
 _last: dict[tuple[str, str, str], tuple[tuple[Any, ...], np.ndarray]] = {}
 
@@ -84,7 +87,9 @@ class Stored:
     def _rows(self, index: np.ndarray, window: tuple[slice, ...]) -> np.ndarray:
         array = self._open()
         if not self.rows:
-            return np.array(array[(index, *window)])
+            values = np.array(array[(index, *window)])
+            _let_go(array)
+            return values
         out: np.ndarray | None = None
         for shard in np.unique(index // self.rows):
             mine = index // self.rows == shard
@@ -117,6 +122,12 @@ class Stored:
         import zarr
 
         return zarr.open_array(self.path, mode="r", path=self.name)
+
+
+def _let_go(array: Any) -> None:
+    """What was read of a large mapped file does not stay in memory; reading it again maps it again."""
+    if isinstance(array, np.memmap) and array.nbytes > _LARGE and hasattr(mmap, "MADV_DONTNEED"):
+        array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 def _native(numbers: str) -> np.dtype:

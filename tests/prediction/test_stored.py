@@ -2,6 +2,7 @@
 
 import pickle
 from itertools import pairwise
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -90,3 +91,24 @@ def test_files_that_are_gone(tmp_path):
 def test_spilled_tensors_come_back(tmp_path):
     x = torch.randn(5, 3, generator=stream(0, "spill"))
     assert torch.equal(spill(x, tmp_path / "x.bin")[torch.tensor([4, 0])], x[[4, 0]])
+
+
+def resident(path):
+    """Kilobytes of a mapped file that this process holds."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    starts = [i for i, line in enumerate(lines) if line.endswith(str(path))]
+    return sum(int(next(row for row in lines[i:] if row.startswith("Rss:")).split()[1]) for i in starts)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell what is in memory")
+def test_what_was_read_of_a_large_file_is_let_go_and_read_again(tmp_path, monkeypatch):
+    path = tmp_path / "large.bin"
+    np.repeat(np.arange(64, dtype="<f4"), 2**14).tofile(path)
+    held = Stored("memory", str(path), "", torch.Size((64, 2**14)), "<f4")
+    kept = []
+    for limit in (0, 2**40):
+        monkeypatch.setattr("atlasd.prediction.stored._LARGE", limit)
+        for part in torch.arange(64).split(8):
+            assert torch.equal(held[part][:, -1], part.float())
+        kept.append(resident(path))
+    assert kept[0] == 0 and kept[1] >= 4096
