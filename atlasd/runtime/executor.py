@@ -256,7 +256,12 @@ class Workers:
         client: Any = getattr(self.executor, "_client", None)
         if self._seats is None and hasattr(client, "nthreads"):
             addresses = [address for address, threads in sorted(client.nthreads().items()) for _ in range(threads)]
-            self._seats = [client.get_executor(workers=[a], allow_other_workers=True) for a in addresses]
+            given = getattr(self.executor, "_kwargs", {})  # what the executor was asked for, such as `retries`
+            if "workers" in given:  # somebody chose where to work
+                self._seats = [self.executor] * len(addresses)
+            else:
+                given = {**given, "allow_other_workers": True}
+                self._seats = [client.get_executor(**given, workers=[a]) for a in addresses]
         return self._seats or []
 
     def _submit(self, *data: bytes, at: Executor | None = None) -> Future[list[bytes]] | None:

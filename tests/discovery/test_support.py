@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.spectral import SpectralSearch
+from atlasd.discovery.spectral import SpectralSearch, _kept
 from atlasd.discovery.support import find_cone, keeps_cone, onto_cone, stabiliser
 from atlasd.discovery.verdict import Gates, decide, element_evidence, vector_evidence
 from atlasd.experiments.dimuons import beam_algebra, seen_algebra
@@ -59,6 +59,23 @@ def test_generators_near_those_of_the_cone_are_moved_onto_them():
     assert LieAlgebra(moved).distance(LieAlgebra(exact)) < 1e-9
     off = exact + 0.3 * noise  # too far off to be the same ones
     assert torch.equal(onto_cone(LIGHT, off, near=0.1), off)
+
+
+def test_a_search_moves_what_it_found_onto_the_cone_of_fitted_data(exact):
+    x = light_like(3000)
+    x[..., 0] = (x[..., 1:].square().sum(-1) + 0.01**2).sqrt()
+    truth = stabiliser(LIGHT).reshape(-1, 4, 4)
+    found = truth + 0.01 * torch.randn(truth.shape, generator=stream(0, "noise"), dtype=torch.float64)
+    given = exact.problem_of(transverse, x)
+    fitted = replace(given, train=torch.arange(100))
+    assert LieAlgebra(_kept(fitted, found)).distance(LieAlgebra(truth)) < 1e-4
+    # Controls: a given function is known everywhere, heavy particles are near no cone, and others do not keep it.
+    assert torch.equal(_kept(given, found), found)
+    heavy = x.clone()
+    heavy[..., 0] = (x[..., 1:].square().sum(-1) + 3.0**2).sqrt()
+    assert torch.equal(_kept(replace(exact.problem_of(transverse, heavy), train=torch.arange(100)), found), found)
+    beam = beam_algebra().basis  # E stretched is among them
+    torch.testing.assert_close(LieAlgebra(_kept(fitted, beam)).distance(LieAlgebra(beam)), 0.0, atol=1e-9, rtol=0)
 
 
 def test_no_cone_where_there_is_none(exact):

@@ -156,5 +156,8 @@ def test_on_dask_a_bundle_goes_to_the_same_worker_every_time():
         first, *others = (workers.map(os.getpid, [()] * 4, "abcd", quick=True) for _ in range(3))
         assert first[0] == first[1] != first[2] == first[3]
         assert all(other == first for other in others)
+        address = next(a for a, pid in client.run(os.getpid).items() if pid == first[0])
+        chosen = Workers(client.get_executor(workers=[address]))
+        assert chosen.map(os.getpid, [()] * 4, "abcd", quick=True) == [first[0]] * 4
         os.kill(first[0], signal.SIGKILL)
         assert len(workers.map(os.getpid, [()] * 4, "abcd", quick=True)) == 4
