@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["REACH", "Stencil", "draw_waves", "field_atlas", "field_systems", "plane_waves", "wave_sampler"]
+__all__ = [
+    "PROBE",
+    "REACH",
+    "Stencil",
+    "blur",
+    "draw_waves",
+    "field_atlas",
+    "field_systems",
+    "laplacian",
+    "plane_waves",
+    "wave_sampler",
+]
 
 import math
 from collections.abc import Sequence
@@ -20,6 +31,9 @@ from atlasd.geometry.atlas import Atlas
 
 REACH = 4
 """Radius in pixels of every stencil here: inputs reach that much further than outputs in each chart."""
+
+PROBE = 96
+"""Pixels along each side of fields on which claims are checked: stretched windows stay inside."""
 
 _SIZE = 48
 _WIND = (2.2, -1.4)
@@ -149,9 +163,9 @@ def draw_waves(
     return wave, phase, height * torch.tensor(sizes)[:, None]
 
 
-def wave_sampler(*sizes: float) -> Sampler:
-    """Draws fields of random plane waves, one channel for each standard deviation, `(N, C, 48, 48)`."""
-    return lambda samples, generator: plane_waves(*draw_waves(samples, generator, sizes=sizes), size=_SIZE)
+def wave_sampler(*sizes: float, size: int = _SIZE) -> Sampler:
+    """Draws square fields of random plane waves, one channel for each standard deviation, `(N, C, size, size)`."""
+    return lambda samples, generator: plane_waves(*draw_waves(samples, generator, sizes=sizes), size=size)
 
 
 def field_atlas() -> Atlas:
@@ -184,6 +198,7 @@ def _system(
         truth=truth,
         function=function,
         sample=wave_sampler(*sizes),
+        probe=wave_sampler(*sizes, size=PROBE),
         atlas=field_atlas(),
         action=action,
         note=note,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["negative_systems"]
+__all__ = ["lopsided", "negative_systems", "ripples"]
 
 import cmath
 import math
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
 from atlasd.algebra.known_algebras import trivial
-from atlasd.datasets.field_systems import REACH, field_atlas, plane_waves, wave_sampler
+from atlasd.datasets.field_systems import PROBE, REACH, field_atlas, plane_waves, wave_sampler
 from atlasd.datasets.system import Function, System
 from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.random import stream
@@ -55,7 +55,7 @@ def _break_vector(system: System, strength: float) -> System:
     name = f"{system.name}_broken"
     x, y = system.data(2048, stream(0, "zoo", name))
     many = y.ndim > 1
-    ripple = _ripples(name, x, y.shape[1] if many else 1)
+    ripple = ripples(x, y.shape[1] if many else 1, stream(0, "zoo", name, "ripples"))
     size, height = y.std(0), ripple(x).std(0)
 
     def function(x: Tensor) -> Tensor:
@@ -72,9 +72,8 @@ def _break_vector(system: System, strength: float) -> System:
     )
 
 
-def _ripples(name: str, x: Tensor, outputs: int) -> Function:
+def ripples(x: Tensor, outputs: int, generator: torch.Generator) -> Function:
     """A sum of sines of random combinations of all coordinates: inputs like `x` to `(N, outputs)`."""
-    generator = stream(0, "zoo", name, "ripples")
     inputs = x[0].numel()
     waves = 3 * inputs
     way = torch.randn(waves, inputs, generator=generator, dtype=torch.float64)
@@ -92,10 +91,10 @@ def _break_field(system: System, strength: float) -> System:
     x, y = system.data(64, stream(0, "zoo", name))
     outputs = y.shape[1]
     # Relative to what the system does beyond a multiple of its input, which carries no information.
-    size, height = _beyond_pointwise(x, y), _inner(_lopsided(x, outputs)).std()
+    size, height = _beyond_pointwise(x, y), _inner(lopsided(x, outputs)).std()
 
     def function(x: Tensor) -> Tensor:
-        return symmetric(x) + strength * size.to(x) / height.to(x) * _lopsided(x, outputs)
+        return symmetric(x) + strength * size.to(x) / height.to(x) * lopsided(x, outputs)
 
     return replace(
         system,
@@ -107,11 +106,11 @@ def _break_field(system: System, strength: float) -> System:
     )
 
 
-def _lopsided(x: Tensor, outputs: int) -> Tensor:
+def lopsided(x: Tensor, outputs: int, angle: float = 0.6) -> Tensor:
     """Adds up the channels of fields `(N, C, H, W)` and filters them, obliquely for each output."""
     weights = torch.tensor([1.0, -0.6]).to(x)[: x.shape[1]]
     u = torch.einsum("nchw,c->nhw", x, weights)[:, None]
-    kernel = torch.stack([_oblique(0.6 + i) for i in range(outputs)])[:, None].to(x)
+    kernel = torch.stack([_oblique(angle + i) for i in range(outputs)])[:, None].to(x)
     return conv2d(pad(u, (REACH,) * 4, mode="replicate"), kernel)
 
 
@@ -244,6 +243,7 @@ def _field(name: str, function: Function | None, *, note: str = "") -> System:
         kind="field",
         truth=trivial(2),
         sample=sample,
+        probe=wave_sampler(1.0, size=PROBE),
         function=function,
         labels=None if function else lambda x, generator: sample(len(x), generator),
         atlas=field_atlas(),

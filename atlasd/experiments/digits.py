@@ -68,6 +68,7 @@ def upright_digits() -> System:
         name="upright_digits",
         kind="field",
         truth=trivial(2),
+        components=torch.eye(2, dtype=torch.float64)[None],
         sample=digits.sample,
         function=None,
         labels=digits.classes,
