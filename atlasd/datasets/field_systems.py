@@ -12,6 +12,7 @@ __all__ = [
     "field_systems",
     "laplacian",
     "plane_waves",
+    "slope",
     "wave_sampler",
 ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["foreign_vectors"]
+__all__ = ["broken", "foreign_vectors", "oblique_frame"]
 
 import math
 from collections.abc import Callable

@@ -161,7 +161,8 @@ def _powers(x: Tensor) -> Tensor:
 def _pointwise(x: Tensor, y: Tensor) -> Tensor:
     """Weights of the best pointwise map, with shape `(features, outputs)`."""
     features, targets = (z.movedim(1, -1).flatten(0, -2) for z in (_powers(x), y))
-    return torch.linalg.lstsq(features, targets, driver="gelsd").solution
+    # One feature may be a multiple of another: the solver must bear that.
+    return torch.linalg.lstsq(features.mT @ features, features.mT @ targets, driver="gelsd").solution
 
 
 def _coefficients(x: Tensor) -> np.ndarray:
