@@ -12,7 +12,7 @@ from torch import Tensor
 from atlasd.algebra.known_algebras import so, trivial
 from atlasd.datasets.field_systems import PROBE, blur, draw_waves, field_atlas, laplacian, plane_waves, slope
 from atlasd.datasets.foreign_vectors import oblique_frame
-from atlasd.datasets.negatives import lopsided, ripples
+from atlasd.datasets.negatives import FAR_APART, lopsided, ripples
 from atlasd.datasets.strength import standard_root
 from atlasd.datasets.system import System
 from atlasd.runtime.random import stream
@@ -146,10 +146,10 @@ def _draw_field(breaking: float, generator: torch.Generator):
     probe = _field_inputs(inputs, 48)(64, generator)
     inner = (..., slice(8, -8), slice(8, -8))
     plain = symmetric(probe) - _slope_on(symmetric(probe), probe) * probe
-    scale = breaking * plain[inner].std() / lopsided(probe, 1, angle)[inner].std()
+    scale = breaking * plain[inner].std() / lopsided(probe, 1, rotation=angle, apart=FAR_APART)[inner].std()
 
     def function(u: Tensor) -> Tensor:
-        return symmetric(u) + scale.to(u) * lopsided(u, 1, angle)
+        return symmetric(u) + scale.to(u) * lopsided(u, 1, rotation=angle, apart=FAR_APART)
 
     turn = so(2).basis
     other = torch.randn(1, 2, 2, generator=generator, dtype=torch.float64)

@@ -26,6 +26,7 @@ from torch.nn.functional import conv2d, pad
 
 from atlasd.algebra.known_algebras import scaling, sl, so
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.datasets.components import alone, signs
 from atlasd.datasets.system import Function, Sampler, System
 from atlasd.geometry.actions import Action, GridAction
 from atlasd.geometry.atlas import Atlas
@@ -190,6 +191,7 @@ def _system(
     function: Function,
     *,
     sizes: tuple[float, ...] = (1.0,),
+    components: Tensor | None = None,
     action: Action | None = None,
     note: str = "",
 ) -> System:
@@ -197,6 +199,7 @@ def _system(
         name=name,
         kind="field",
         truth=truth,
+        components=signs("++", "+-") if components is None else components,
         function=function,
         sample=wave_sampler(*sizes),
         probe=wave_sampler(*sizes, size=PROBE),
@@ -240,10 +243,24 @@ def _transport() -> tuple[System, ...]:
     # g must leave the wind as it is: A c = 0.
     across = torch.tensor([-_WIND[1], _WIND[0]])
     still = LieAlgebra(torch.stack([torch.eye(2)[:, [i]] * across for i in range(2)]))
+    way = (across / across.norm()).double()
+    flipped = torch.cat([alone(2), alone(2) - 2 * torch.outer(way, way)])
     rows, columns = (Stencil.shift(-c) for c in _WIND)
     return (
-        _system("advection", still, lambda u: apply(rows, columns, u), note="a shift by the wind c: A c = 0"),
-        _system("directional_derivative", still, lambda u: 2 * slope(u, _WIND), note="c.grad u: A c = 0"),
+        _system(
+            "advection",
+            still,
+            lambda u: apply(rows, columns, u),
+            components=flipped,
+            note="a shift by the wind c: A c = 0",
+        ),
+        _system(
+            "directional_derivative",
+            still,
+            lambda u: 2 * slope(u, _WIND),
+            components=flipped,
+            note="c.grad u: A c = 0",
+        ),
     )
 
 
@@ -268,6 +285,7 @@ def _oriented() -> tuple[System, ...]:
             so(2).sum(scaling(2)),
             lambda u: 5 * (slope(u[:, 1:], (1, 0)) - slope(u[:, :1], (0, 1))),
             sizes=(1.0, 1.0),
+            components=alone(2),  # a mirror changes its sign
             action=GridAction(rho_in=lambda g: g),
             note="two input channels that turn as a vector; lengths cancel between vector and derivative",
         ),

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
 from atlasd.algebra.known_algebras import so, trivial
+from atlasd.datasets.components import alone, conjugated, signs
 from atlasd.datasets.field_systems import PROBE, blur, draw_waves, field_atlas, laplacian, plane_waves, wave_sampler
 from atlasd.datasets.heat import heat_atlas, heat_fields, simulate_heat
-from atlasd.datasets.negatives import lopsided
+from atlasd.datasets.negatives import FAR_APART, lopsided
 from atlasd.datasets.system import Function, Sampler, System
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.resample import pixel_grid
@@ -24,7 +25,7 @@ from atlasd.runtime.random import stream
 _KERNEL = 7
 """Radius in pixels of the kernels here."""
 
-_MIRROR = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, -1.0]]], dtype=torch.float64)
+_MIRROR = signs("++", "+-")
 
 
 def foreign_fields(seed: int) -> tuple[System, ...]:
@@ -72,6 +73,10 @@ def _filtered(u: Tensor, kernel: Tensor) -> Tensor:
     return conv2d(pad(u, (_KERNEL,) * 4, mode="replicate"), kernel[None, None].to(u))
 
 
+def _oblique(u: Tensor, angle: float) -> Tensor:
+    return lopsided(u, 1, rotation=angle, apart=FAR_APART)
+
+
 def _gaussian(covariance: Tensor) -> Tensor:
     """A Gaussian kernel of any covariance, with shape `(15, 15)`."""
     p = pixel_grid((2 * _KERNEL + 1,) * 2, dtype=torch.float64)
@@ -86,13 +91,15 @@ def _broken(system: System, strength: float, generator: torch.Generator) -> Syst
     angle = 2 * math.pi * float(torch.rand((), generator=generator))
     x = system.sample(64, generator)
     inner = (..., slice(8, -8), slice(8, -8))
-    size, height = (symmetric(x) - x)[inner].std(), lopsided(x, 1, angle)[inner].std()
+    size, height = (symmetric(x) - x)[inner].std(), _oblique(x, angle)[inner].std()
     return replace(
         system,
         name=f"{system.name}_control",
         truth=trivial(2),
-        components=_MIRROR[:1],
-        function=lambda u: symmetric(u) + strength * (size / height).to(u) * lopsided(u, 1, angle),
+        components=alone(2),
+        function=lambda u: (
+            symmetric(u) + strength * (size / height).to(u) * lopsided(u, 1, rotation=angle, apart=FAR_APART)
+        ),
         strength=strength,
         note=f"{system.name} with an oblique operator of {strength:g} of its size",
     )
@@ -152,10 +159,10 @@ def _small_field(generator: torch.Generator) -> tuple[System, ...]:
         name="small_field",
         kind="field",
         truth=trivial(2),
-        components=_MIRROR[:1],
+        components=alone(2),
         sample=wave_sampler(1.0),
         probe=wave_sampler(1.0, size=PROBE),
-        function=with_second(lambda u: lopsided(u, 1, angle)),
+        function=with_second(lambda u: _oblique(u, angle)),
         atlas=field_atlas(),
         samples=300,
         note="the second channel is small and broken",
@@ -188,11 +195,11 @@ def _few_heat_fields(generator: torch.Generator) -> tuple[System, ...]:
 
     def labels(x: Tensor, generator: torch.Generator) -> Tensor:
         y = simulate_heat(x)
-        term = lopsided(x, 1)
+        term = lopsided(x, 1, apart=FAR_APART)
         return y + (y - x).std() / term.std() * term
 
     control = replace(
-        system, name="few_heat_fields_control", truth=trivial(2), components=_MIRROR[:1], labels=labels,
+        system, name="few_heat_fields_control", truth=trivial(2), components=alone(2), labels=labels,
         note="heat flow with an oblique operator of its size",
     )  # fmt: skip
     return system, control
@@ -209,7 +216,7 @@ def _oblique_blur(generator: torch.Generator) -> tuple[System, ...]:
         name="oblique_blur",
         kind="field",
         truth=so(2).adjoint(root),
-        components=root @ _MIRROR @ torch.linalg.inv(root),
+        components=conjugated(_MIRROR, root),
         sample=wave_sampler(1.0),
         probe=wave_sampler(1.0, size=PROBE + 12),
         function=lambda u: _filtered(u, kernel),

@@ -14,6 +14,7 @@ from torch import Tensor
 from atlasd.algebra.known_algebras import so, trivial
 from atlasd.algebra.known_groups import lorentz
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.datasets.components import alone, conjugated, signs
 from atlasd.datasets.kepler import kepler_systems
 from atlasd.datasets.negatives import ripples
 from atlasd.datasets.system import Function, Sampler, System
@@ -76,14 +77,8 @@ def _bell(x: Tensor) -> Tensor:
 
 
 def _mirror(n: int) -> Tensor:
-    """The components of O(n), `(2, n, n)`."""
-    reflection = torch.eye(n, dtype=torch.float64)
-    reflection[0, 0] = -1.0
-    return torch.stack([torch.eye(n, dtype=torch.float64), reflection])
-
-
-def _one(n: int) -> Tensor:
-    return torch.eye(n, dtype=torch.float64)[None]
+    """The components of O(n)."""
+    return signs("+" * n, "-" + "+" * (n - 1))
 
 
 def broken(system: System, strength: float, generator: torch.Generator, **changes: object) -> System:
@@ -110,7 +105,7 @@ def broken(system: System, strength: float, generator: torch.Generator, **change
     fields = {
         "name": f"{system.name}_control",
         "truth": trivial(system.size),
-        "components": _one(system.size),
+        "components": alone(system.size),
         "function": function,
         "strength": strength,
         "note": f"{system.name} with a generic term of {strength:g} of its size",
@@ -125,7 +120,7 @@ def _framed_norm(name: str, frame: Tensor, generator: torch.Generator, **fields:
         name=name,
         kind="vector",
         truth=so(n).adjoint(frame),
-        components=frame @ _mirror(n) @ torch.linalg.inv(frame),
+        components=conjugated(_mirror(n), frame),
         sample=_normal(n, frame=frame),
         function=_framed(_bell, frame),
         **fields,  # type: ignore[arg-type]
@@ -148,14 +143,14 @@ def _sets(name: str, tokens: int, samples: int, generator: torch.Generator) -> t
         name=name,
         kind="vector",
         truth=so(3).adjoint(frame),
-        components=_one(3),
+        components=alone(3),
         sample=_normal(tokens, 3, frame=frame),
         function=function(share),
         samples=samples,
         oracle=False,
         note="the square of a sum and a determinant: rotations, no mirror",
     )
-    both = torch.stack([torch.eye(3), -torch.eye(3)]).double()
+    both = signs("+++", "---")
     control = replace(system, name=f"{name}_control", components=both, function=function(0.0), note="no determinant")
     return system, control
 
@@ -178,12 +173,11 @@ def _thin_cone(generator: torch.Generator) -> tuple[System, ...]:
         eta = (x[:, 1] / x[:, 0]).clamp(-0.9999, 0.9999).atanh()
         return function(x) + 0.7 * width * (2 * eta + phase).sin()
 
-    signs = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]], dtype=torch.float64).diag_embed()
     system = System(
         name="thin_cone",
         kind="vector",
         truth=so(1, 1),
-        components=signs,
+        components=signs("++", "+-", "-+", "--"),
         sample=sample,
         function=function,
         samples=1000,
@@ -191,7 +185,7 @@ def _thin_cone(generator: torch.Generator) -> tuple[System, ...]:
         note=f"masses within {100 * width:.0f} %: boosts, no scaling",
     )
     control = replace(
-        system, name="thin_cone_control", truth=trivial(2), components=signs[[0, 3]], function=uneven,
+        system, name="thin_cone_control", truth=trivial(2), components=signs("++", "--"), function=uneven,
         note="the rapidity enters, too",
     )  # fmt: skip
     return system, control
@@ -278,7 +272,7 @@ def _muons(generator: torch.Generator) -> tuple[System, ...]:
         samples=4000,
         note="the mass of two muons",
     )
-    return system, broken(system, 0.7, generator, unreached=())
+    return system, broken(system, 1.5, generator, unreached=())
 
 
 def _heavy_tails(generator: torch.Generator) -> tuple[System, ...]:
@@ -309,7 +303,7 @@ def _small_channel(generator: torch.Generator) -> tuple[System, ...]:
         name="small_channel",
         kind="vector",
         truth=trivial(2),
-        components=_one(2),
+        components=alone(2),
         sample=_normal(2),
         function=lambda x: torch.stack([_bell(x), 0.01 * ripple(x)[:, 0]], dim=-1),
         samples=2000,

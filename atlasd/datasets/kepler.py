@@ -12,6 +12,7 @@ from torch import Tensor
 
 from atlasd.algebra.known_algebras import so, trivial
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.datasets.components import alone
 from atlasd.datasets.negatives import ripples
 from atlasd.datasets.system import System
 from atlasd.geometry.actions import VectorAction
@@ -64,12 +65,11 @@ def kepler_step(x: Tensor, time: float = 0.5, force: tuple[float, float] = (0.0,
 def kepler_systems(generator: torch.Generator) -> tuple[System, ...]:
     """State to next state, the same without a word on how targets transform, and the energy; with controls."""
     both, mirrors = _paired()
-    one = torch.eye(4, dtype=torch.float64)[None]
     step = System(
         name="kepler_step",
         kind="vector",
         truth=both,
-        components=torch.cat([one, mirrors[2:]]),
+        components=torch.cat([alone(4), mirrors[2:]]),
         sample=kepler_states,
         function=kepler_step,
         action=VectorAction(rho_out=lambda g: g),
@@ -84,7 +84,7 @@ def kepler_systems(generator: torch.Generator) -> tuple[System, ...]:
         step,
         name="kepler_step_control",
         truth=trivial(4),
-        components=torch.cat([one, torch.block_diag(across, across)[None]]),
+        components=torch.cat([alone(4), torch.block_diag(across, across)[None]]),
         function=lambda x: kepler_step(x, force=force),
         note="a constant force: one mirror is left",
     )
@@ -117,7 +117,7 @@ def _energies(generator: torch.Generator) -> tuple[System, System]:
         name="kepler_energy",
         kind="vector",
         truth=apart,
-        components=torch.cat([torch.eye(4, dtype=torch.float64)[None], mirrors]),
+        components=torch.cat([alone(4), mirrors]),
         sample=kepler_states,
         function=lambda x: x[:, 2:].square().sum(-1) / 2 - 1 / x[:, :2].norm(dim=-1),
         samples=2000,
@@ -128,7 +128,7 @@ def _energies(generator: torch.Generator) -> tuple[System, System]:
         energy,
         name="kepler_energy_control",
         truth=trivial(4),
-        components=energy.components[:1] if energy.components is not None else None,
+        components=alone(4),
         function=lambda x: x[:, 2:].square().sum(-1) / 2 - 1 / x[:, :2].norm(dim=-1) + 0.02 * ripple(x)[:, 0],
         note="the energy and a generic term",
     )

@@ -12,7 +12,6 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
@@ -99,11 +98,6 @@ class System:
     def size(self) -> int:
         """The size n of the matrices."""
         return self.truth.size
-
-    @property
-    def group(self) -> Group | None:
-        """The true group, `None` where its finite part is not known."""
-        return None if self.components is None else Group(self.truth, self.components)
 
     def data(self, samples: int, generator: torch.Generator, *, noise: float = 0.0) -> tuple[Tensor, Tensor]:
         """Inputs and labels, each with `samples` entries.

@@ -28,6 +28,7 @@ from typing import Any, Literal
 import torch
 
 from atlasd.algebra.known_algebras import trivial
+from atlasd.datasets.components import alone
 from atlasd.datasets.system import System
 from atlasd.datasets.zoo import foreign_systems, zoo_systems
 from atlasd.discovery.discover import discover
@@ -168,7 +169,7 @@ def _systems(seed: int) -> dict[str, System]:
             name=name,
             kind=system.kind,
             truth=trivial(system.size),
-            components=torch.eye(system.size, dtype=torch.float64)[None],
+            components=alone(system.size),
             sample=system.sample,
             probe=system.probe,
             function=system.function,
