@@ -24,7 +24,7 @@ import multiprocessing
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from calibration_systems import Trial, draw_trial
@@ -33,6 +33,7 @@ from torch import Tensor
 import atlasd as ad
 from atlasd.datasets.strength import exact_strength, standard_root, standard_size
 from atlasd.errors import InputError
+from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 
 FRESH = {"vector": 40_000, "field": 200}
@@ -48,8 +49,8 @@ class Claim:
         generator: Whether it is a generator.
         strength: The estimate, an amplitude; `None` where it was not measured, as the two ends.
         decision: The decision.
-        sizes: Signed sizes t of a generator of operator norm 1 in standard units at which it was judged; `None`
-            where the door does not say.
+        judged: Elements `(m, n, n)` that were judged, in the units of the data; `None` where the door does not say.
+        covered: Tells which transformed inputs lie where data are; `None` for all.
     """
 
     matrix: Tensor
@@ -58,7 +59,8 @@ class Claim:
     lower: float | None
     upper: float | None
     decision: str
-    sizes: tuple[float, ...] | None = None
+    judged: Tensor | None = None
+    covered: Callable[[Tensor], Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,15 +84,30 @@ class Line:
 
 
 def judge_given(trial: Trial, tolerance: float) -> list[Claim]:
-    """The lower door: the verdict on given generators and elements. The one place that knows its name."""
-    from atlasd.discovery.verdict import judge
+    """The lower door: the verdict on given generators and elements. The one place that knows how it is asked."""
+    from atlasd.discovery.problem import prepare
+    from atlasd.discovery.verdict import Court
 
-    judged = judge(
-        trial.x, trial.y, function=trial.function, generators=trial.generators, elements=trial.elements,
-        atlas=trial.system.atlas, action=trial.system.action, tolerance=tolerance, seed=trial.index,
+    problem, _ = prepare(
+        trial.x, trial.y, function=trial.function, atlas=trial.system.atlas, action=trial.system.action,
+        seed=trial.index, progress=Silent(),
     )  # fmt: skip
+    court = Court(problem, tolerance, seed=trial.index, progress=Silent())
+    units, coverage = problem.units, court.residual.coverage
+    findings = [
+        *court.generators(units.to_standard(trial.generators)),
+        *court.elements(units.to_standard(trial.elements)),
+    ]
     matrices = [*((a, True) for a in trial.generators), *((g, False) for g in trial.elements)]
-    return [read_direction(d, m, generator) for d, (m, generator) in zip(judged, matrices, strict=True)]
+    covered = None
+    if coverage is not None and trial.system.kind == "vector":
+        covered = lambda x: coverage(units.inputs(x))  # noqa: E731
+    claims = []
+    for finding, (matrix, generator) in zip(findings, matrices, strict=True):
+        decisive = units.to_raw(finding.element)
+        both = torch.stack([decisive, torch.linalg.inv(decisive)])
+        claims.append(replace(read_direction(finding.direction, matrix, generator), judged=both, covered=covered))
+    return claims
 
 
 def judge_found(trial: Trial, tolerance: float) -> list[Claim]:
@@ -116,7 +133,6 @@ def read_direction(d: object, matrix: Tensor, generator: bool) -> Claim:
         return math.copysign(math.sqrt(abs(value)), value) if square else float(value)
 
     old = not hasattr(d, "strength")
-    sizes = getattr(d, "sizes", None)
     return Claim(
         matrix=matrix,
         generator=generator,
@@ -124,7 +140,6 @@ def read_direction(d: object, matrix: Tensor, generator: bool) -> Claim:
         lower=number("lower", old),
         upper=number("upper", old),
         decision=str(getattr(d, "decision", "")),
-        sizes=None if sizes is None else tuple(float(t) for t in sizes),
     )
 
 
@@ -132,21 +147,23 @@ DOORS: dict[str, Callable[[Trial, float], list[Claim]]] = {"judge": judge_given,
 
 
 def true_strengths(trial: Trial, claims: list[Claim]) -> list[float]:
-    """Strengths from the exact map; over several sizes of a generator the root of the mean square."""
+    """Strengths from the exact map; over several elements the root of the mean square."""
     field = trial.system.kind == "field"
     root = torch.eye(2, dtype=torch.float64) if field else standard_root(trial.x)
     elements: list[Tensor] = []
-    counts = []
     for claim in claims:
         matrix = claim.matrix[None].double()
-        if claim.generator:
-            sizes = torch.tensor(claim.sizes or (1.0, -1.0), dtype=torch.float64)[:, None, None]
+        if claim.judged is not None:
+            matrix = claim.judged
+        elif claim.generator:
+            sizes = torch.tensor([1.0, -1.0], dtype=torch.float64)[:, None, None]
             matrix = torch.matrix_exp(sizes * matrix / standard_size(matrix, root)[:, None, None])
         elements.append(matrix)
-        counts.append(len(matrix))
     generator = stream(trial.index, "calibration", "fresh")
-    strengths = exact_strength(trial.system, torch.cat(elements), FRESH[trial.system.kind], generator)
-    return [float(part.square().mean().sqrt()) for part in strengths.split(counts)]
+    strengths = exact_strength(
+        trial.system, torch.cat(elements), FRESH[trial.system.kind], generator, covered=claims[0].covered
+    )
+    return [float(part.square().mean().sqrt()) for part in strengths.split([len(e) for e in elements])]
 
 
 def run_trial(index: int, kind: str, door: str, tolerance: float) -> list[Line]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 __all__ = ["exact_strength", "standard_root", "standard_size"]
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from scipy import ndimage
@@ -23,7 +25,14 @@ _ORDER = 5
 _SMALLEST_WINDOW = 3.0
 
 
-def exact_strength(system: System, g: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+def exact_strength(
+    system: System,
+    g: Tensor,
+    samples: int,
+    generator: torch.Generator,
+    *,
+    covered: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
     """Strength of the breaking of elements by the exact map, 0 for a symmetry, about 1 for a map that ignores `g`.
 
     Arguments:
@@ -31,6 +40,7 @@ def exact_strength(system: System, g: Tensor, samples: int, generator: torch.Gen
         g: Elements, with shape `(M, n, n)`.
         samples: The number of fresh inputs.
         generator: The source of randomness.
+        covered: Tells which transformed vectors `(N, *)` count, `(N,)`; all by default. Fields always count.
 
     Returns:
         Amplitudes, with shape `(M,)`; NaN where nothing can be felt, or a transformed field would leave the one drawn.
@@ -52,8 +62,9 @@ def exact_strength(system: System, g: Tensor, samples: int, generator: torch.Gen
         raise InputError(f"`system` must have an exact map, got {system.name!r}; score its span instead.")
     with torch.no_grad():
         x = (system.probe or system.sample)(samples, generator).double()
-        measure = _vectors if system.kind == "vector" else _fields
-        return measure(system, x, g.double())
+        if system.kind == "vector":
+            return _vectors(system, x, g.double(), covered)
+        return _fields(system, x, g.double())
 
 
 def standard_root(x: Tensor) -> Tensor:
@@ -90,7 +101,7 @@ def _ratio(own: Tensor, through: Tensor, spread: Tensor) -> Tensor:
     return (share * same.mean() / other + 1 - share).sqrt()
 
 
-def _vectors(system: System, x: Tensor, g: Tensor) -> Tensor:
+def _vectors(system: System, x: Tensor, g: Tensor, covered: Callable[[Tensor], Tensor] | None) -> Tensor:
     action = system.action or VectorAction()
     assert system.function is not None
 
@@ -101,9 +112,13 @@ def _vectors(system: System, x: Tensor, g: Tensor) -> Tensor:
 
     own = outputs(x)
     spread = own.std(0)
-    return torch.stack(
-        [_ratio(own, action.on_output(torch.linalg.inv(e), outputs(action.on_input(e, x))), spread) for e in g]
-    )
+    found = []
+    for element in g:
+        there = action.on_input(element, x)
+        keep = torch.ones(len(x), dtype=torch.bool) if covered is None else covered(there)
+        through = action.on_output(torch.linalg.inv(element), outputs(there[keep]))
+        found.append(_ratio(own[keep], through, spread))
+    return torch.stack(found)
 
 
 def _fields(system: System, x: Tensor, g: Tensor) -> Tensor:
