@@ -17,7 +17,7 @@ _LARGEST_CONDITION = 1e4
 """Where the descent gives up. An algebra without a balanced frame, such as a shear, runs away."""
 _LARGEST_DEFECT = 0.1
 """Largest defect of a balanced frame that is believed: 1 % of noise in a basis that has such a frame stays below."""
-_LARGEST_TRACE = 0.01
+_LARGEST_TRACE = 0.003
 """The same for the trace of a single generator, which has no brackets to tell it from a noisy shear."""
 
 
