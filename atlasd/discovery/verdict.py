@@ -176,18 +176,10 @@ class Court:
         for i, size in enumerate(sizes):
             kept = covered[i] * (self.weights > 0)
             share = float(kept.sum() / max(float((self.weights > 0).sum()) * 2 * kept.shape[1], 1.0))
-            trials.append(
-                _Trial(
-                    element=pairs[i, 0],
-                    excess=excess[i].sum(0),
-                    scale=scale[i].sum(0),
-                    plain=plain[i].sum(0),
-                    coverage=share,
-                    telling=telling[i],
-                    samples=int((kept.sum((0, 2)) > 0).sum()),
-                    size=size,
-                )  # fmt: skip
-            )
+            share = 0.0 if bool(wild[i]) else share
+            count = int((kept.sum((0, 2)) > 0).sum())
+            e, d, p = (z[i].sum(0) for z in (excess, scale, plain))
+            trials.append(_Trial(pairs[i, 0], e, d, p, share, telling[i], count, size))
         return trials
 
     def _telling(self, pairs: Tensor, losses: Losses) -> list[float]:
@@ -220,9 +212,9 @@ class Court:
         return self._rungs
 
     def _counting(self, trials: Sequence[_Trial]) -> list[_Trial]:
-        """The largest trials that data cover and that can tell, up to a quarter turn; beyond only where less cannot tell.
+        """The largest trials that data cover and that can tell, up to a quarter turn.
 
-        An error of a generator grows with the size, so that farther is not always better.
+        Larger ones are taken only where these cannot tell. An error of a generator grows with the size, so that farther is not always better.
         """
         good = [
             t
