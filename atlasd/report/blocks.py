@@ -28,7 +28,6 @@ from torch import Tensor
 
 from atlasd.discovery.frames import Picture
 from atlasd.discovery.result import Direction, Discovery
-from atlasd.discovery.verdict import COVERED
 from atlasd.report.judged import COLUMNS, MARKS, Row, chosen_tolerance, judged_rows
 from atlasd.report.png import data_address, field_palette, palette_png
 from atlasd.report.svg import bars_svg, curve_svg, map_svg, spectrum_svg, text
@@ -39,7 +38,6 @@ from atlasd.report.words import (
     chart_reason,
     describe_generator,
     share,
-    short_number,
     strength,
     track_strengths,
 )
@@ -120,7 +118,7 @@ def _matrices(matrices: Tensor, names: Sequence[str], judged: Sequence[Direction
     largest = max(float(shown.abs().max()) if len(shown) else 0.0, 1e-12)
     fits = len(judged) == len(matrices)
     errors = [
-        f", breaking {strength(judged[k].strength)}" if fits and "identity" not in name else ""
+        f"breaking {strength(judged[k].strength)}" if fits and "identity" not in name else ""
         for k, name in enumerate(names)
     ]
     parts = []
@@ -131,7 +129,7 @@ def _matrices(matrices: Tensor, names: Sequence[str], judged: Sequence[Direction
             for axis, row in zip(axes, matrix.tolist(), strict=True)
         )
         parts.append(
-            f"<table class='matrix'><caption>{text(name + error)}</caption>"
+            f"<table class='matrix'><caption>{text(name)}<br>{text(error)}</caption>"
             f"<thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>"
         )
     more = f"<p class='faint'>The first {len(shown)} of {len(matrices)}.</p>" if len(matrices) > len(shown) else ""
@@ -161,7 +159,7 @@ def verdict_block(discovery: Discovery) -> str:
             for k, name in enumerate(COLUMNS)
         )
         caption = (
-            f"{NULL_LEVEL} 0 % is an exact symmetry, and the tolerance is {strength(tolerance or math.nan)}. "
+            f"{NULL_LEVEL} 0 % is an exact symmetry, and the tolerance is {share(tolerance or math.nan)}. "
             "Sensitivity is the share of a planted breaking that would have been noticed. "
             "Coverage is the share of the transformed samples that lie where data are."
         )
@@ -260,7 +258,7 @@ def predictor_block(discovery: Discovery) -> str:
     """The predictor in place of the unknown map."""
     p = discovery.predictor
     rows = [("kind", p.kind), ("skill against the best trivial map", share(p.skill))]
-    rows += [("fitted to", f"{p.samples} samples"), ("seconds", short_number(p.seconds))]
+    rows += [("fitted to", f"{p.samples} samples"), ("seconds", f"{p.seconds:.1f}")]
     curves = "".join(curve_svg(name, values) for name, values in discovery.curves.items())
     drawn = f"<details><summary>Training curves</summary><div class='pair'>{curves}</div></details>" if curves else ""
     return table(("predictor", "value"), rows) + drawn
@@ -274,8 +272,7 @@ def controls_block(discovery: Discovery) -> str:
         rows.append((name, plain(value), needed))
     frames = discovery.frames
     for track in frames.tracks if frames is not None else ():
-        pairs = zip(track_strengths(track), track.covered.tolist(), strict=True)
-        sure = [v for v, covered in pairs if math.isfinite(v) and covered >= COVERED]
+        sure = [v for v in track_strengths(track) if math.isfinite(v)]
         if track.name.startswith("contrast") and sure:
             name = track.name.partition(" ")[2]
             what = f"Negative control: largest breaking under a {name}"

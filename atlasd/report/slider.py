@@ -16,11 +16,10 @@ from torch import Tensor
 
 from atlasd.discovery.frames import Track
 from atlasd.discovery.result import Discovery
-from atlasd.discovery.verdict import COVERED
 from atlasd.report.judged import chosen_tolerance
 from atlasd.report.png import data_address, difference_palette, field_palette, palette_png, strip
 from atlasd.report.svg import text, track_svg
-from atlasd.report.words import axis_names, describe_generator, share, strength, track_strengths
+from atlasd.report.words import ENOUGH, axis_names, describe_generator, share, strength, track_strengths
 
 SCRIPT = resources.files("atlasd.report").joinpath("page.js").read_text(encoding="utf-8")
 """Everything is computed beforehand: it only looks up positions and words."""
@@ -111,8 +110,8 @@ def _track_html(track: Track, name: str, key: str, tolerance: float | None, axes
         f"<output for='{key}' aria-live='off'>{text(words[start])}</output>"
         f"<div class='panels {'four' if track.pictures else 'two'}'>{panels}</div>"
         f"<div class='pair'><figure>{curve}<figcaption>Strength of the breaking on held-out data. Coverage is the "
-        f"share of the transformed samples that lie where data are; below {share(COVERED)} the curve is grey, and the "
-        "verdict leaves such sizes out.</figcaption></figure>"
+        f"share of the transformed samples that lie where data are; below {share(ENOUGH)} nothing is shown."
+        "</figcaption></figure>"
         f"<div class='now'><p>The matrix g</p><div class='scroll'><table><tbody>{rows}</tbody></table></div></div>"
         "</div></div>"
     )

@@ -12,9 +12,8 @@ import matplotlib
 
 from atlasd.discovery.frames import Picture, Track
 from atlasd.discovery.result import ChartFinding
-from atlasd.discovery.verdict import COVERED
 from atlasd.report.png import data_address, field_palette, palette_png
-from atlasd.report.words import strength
+from atlasd.report.words import ENOUGH, share, strength
 
 WIDTH = 400
 _LEFT, _RIGHT = 46, 12
@@ -74,8 +73,8 @@ def spectrum_svg(spectrum: Sequence[float], tolerance: float | None) -> str:
     step = max(1, math.ceil((high - low) / 5))
     for power in range(low, high + 1, step):
         y = place(10.0**power)
-        words = f"{100 * 10.0**power:g} %"
-        parts += [_line(_LEFT, y, WIDTH - _RIGHT, y, "grid"), _label(_LEFT - 4, y + 4, words, anchor="end")]
+        parts.append(_line(_LEFT, y, WIDTH - _RIGHT, y, "grid"))
+        parts.append(_label(_LEFT - 4, y + 4, f"{100 * 10.0**power:g}", anchor="end"))
     gap = (WIDTH - _LEFT - _RIGHT) / max(len(spectrum), 1)
     size = min(5.0, max(2.0, gap / 3))
     for k, value in enumerate(strengths):
@@ -98,7 +97,7 @@ def spectrum_svg(spectrum: Sequence[float], tolerance: float | None) -> str:
             y = place(level)
             parts.append(_line(_LEFT, y, WIDTH - _RIGHT, y, kind))
             parts.append(_label(_LEFT + 4, y - 5, f"{words} {100 * level:.3g} %", "tick strong", "start"))
-    parts.append(_label((WIDTH + _LEFT) / 2, height - 6, "direction, weakest breaking first"))
+    parts.append(_label((WIDTH + _LEFT) / 2, height - 6, "direction, weakest first; strength in per cent"))
     count = sum(limit is not None and v <= limit for v in strengths)
     return _svg(
         height, parts, f"Spectrum: {count} of {len(spectrum)} directions lie below the tolerance at first order."
@@ -224,7 +223,7 @@ def track_svg(track: Track, strengths: Sequence[float], tolerance: float | None)
     parts = []
     half = (places[1] - places[0]) / 2 if len(places) > 1 else 10.0
     for x, covered in zip(places, track.covered.tolist(), strict=True):
-        if covered < COVERED:
+        if covered < ENOUGH:
             first, last = max(x - half, _LEFT), min(x + half, WIDTH - _RIGHT)
             parts.append(
                 f"<rect x='{first:.1f}' y='{top}' width='{last - first:.1f}' height='{bottom - top}' class='beyond'/>"
@@ -234,9 +233,11 @@ def track_svg(track: Track, strengths: Sequence[float], tolerance: float | None)
     parts += [_label(_LEFT - 4, bottom + 4, "0 %", anchor="end"), _label(_LEFT - 4, top + 4, "100 %", anchor="end")]
     if tolerance is not None and 0 < tolerance < 1:
         y = bottom - tolerance * (bottom - top)
-        parts += [_line(_LEFT, y, WIDTH - _RIGHT, y, "cut"), _label(_LEFT - 4, y + 4, f"{tolerance:.0%}", anchor="end")]
+        parts += [_line(_LEFT, y, WIDTH - _RIGHT, y, "cut"), _label(_LEFT - 4, y + 4, share(tolerance), anchor="end")]
+    # A step between two that were not measured has no line.
+    size = 4.5 if steps else 2.2
+    parts += [f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{size}' class='dot in'/>" for x, y in points if math.isfinite(y)]
     if steps:
-        parts += [f"<circle cx='{x:.1f}' cy='{y:.1f}' r='4.5' class='dot in'/>" for x, y in points if math.isfinite(y)]
         parts += [_label(x, bottom + 15, f"{v:g}") for x, v in zip(places, t, strict=True)]
         parts.append(_label((WIDTH + _LEFT) / 2, height - 8, "element"))
     else:
@@ -245,8 +246,8 @@ def track_svg(track: Track, strengths: Sequence[float], tolerance: float | None)
         parts += [_label(x, bottom + 15, f"{v:.3g}") for x, v in zip(ticks, (low, (low + high) / 2, high), strict=True)]
         parts.append(_label((WIDTH + _LEFT) / 2, height - 8, "size of the transformation, t"))
     parts += [_line(46, 10, 62, 10, "curve miss"), _label(66, 14, "strength of the breaking", anchor="start")]
-    parts += [_line(212, 10, 228, 10, "null"), _label(232, 14, "null level", anchor="start")]
-    parts += [_line(302, 10, 318, 10, "cut"), _label(322, 14, "tolerance", anchor="start")]
+    parts += [_line(230, 10, 246, 10, "null"), _label(250, 14, "null level", anchor="start")]
+    parts += [_line(314, 10, 330, 10, "cut"), _label(334, 14, "tolerance", anchor="start")]
     middle = places[len(places) // 2]
     parts.append(_line(middle, top, middle, bottom, "marker"))
     return _svg(height, parts, "Strength of the breaking as the transformation grows."), places
@@ -259,7 +260,7 @@ def staircase_svg(panels: Sequence[tuple[str, int, Sequence[float], Sequence[flo
         panels: For each a name, the count at tolerance 0, upper ends and lower ends of intervals.
         chosen: The tolerance that is marked.
     """
-    tall, left, right = 92.0, 30.0, WIDTH - 16.0
+    tall, left, right = 92.0, 30.0, WIDTH - 22.0
 
     def across(tolerance: float) -> float:
         # Small tolerances need more room than large ones.
@@ -267,7 +268,7 @@ def staircase_svg(panels: Sequence[tuple[str, int, Sequence[float], Sequence[flo
 
     parts, words = [], []
     for number, (name, offset, uppers, lowers) in enumerate(panels):
-        top, bottom = 34.0 + number * (tall + 26), 34.0 + number * (tall + 26) + tall
+        top, bottom = 44.0 + number * (tall + 26), 44.0 + number * (tall + 26) + tall
         most = max(offset + len(lowers), 1)
 
         def up(count: int, bottom: float = bottom, most: int = most) -> float:
@@ -286,14 +287,14 @@ def staircase_svg(panels: Sequence[tuple[str, int, Sequence[float], Sequence[flo
         parts.append(_line(across(chosen), top, across(chosen), bottom, "marker"))
         shown = offset + sum(v <= chosen for v in uppers)
         words.append(f"{name} {shown}")
-    foot = 34.0 + len(panels) * (tall + 26) - 12
+    foot = 44.0 + len(panels) * (tall + 26) - 12
     for tick in (0.0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0):
         parts.append(_label(across(tick), foot, f"{100 * tick:g} %" if tick in (0.0, 1.0) else f"{100 * tick:g}"))
     parts.append(_label((left + right) / 2, foot + 18, "tolerance"))
     parts += [_line(left, 10, left + 16, 10, "curve miss"), _label(left + 20, 14, "shown", anchor="start")]
     parts += [_line(110, 10, 126, 10, "curve limit"), _label(130, 14, "not excluded", anchor="start")]
-    parts += [_line(232, 4, 232, 16, "marker"), _label(238, 14, f"chosen, {strength(chosen)}", anchor="start")]
-    return _svg(foot + 26, parts, f"At the chosen tolerance of {strength(chosen)}: {', '.join(words)}.")
+    parts += [_line(232, 4, 232, 16, "marker"), _label(238, 14, f"chosen, {share(chosen)}", anchor="start")]
+    return _svg(foot + 26, parts, f"At the chosen tolerance of {share(chosen)}: {', '.join(words)}.")
 
 
 def curve_svg(name: str, values: Sequence[float]) -> str:

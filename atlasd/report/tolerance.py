@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from atlasd.discovery.result import Direction, Discovery
 from atlasd.report.judged import chosen_tolerance
 from atlasd.report.svg import staircase_svg, text
-from atlasd.report.words import strength
+from atlasd.report.words import MISSING, share, strength
 
 _MOST_ROWS = 12
 
@@ -22,27 +22,32 @@ class Step:
 
     Arguments:
         start: The tolerance at which it begins.
-        dimension: Generators whose interval lies below it.
-        components: Elements whose interval lies below it, with the identity.
+        dimension: Generators whose interval lies below it; `None` if no generator was measured.
+        components: Elements whose interval lies below it, with the identity; `None` if no other was measured.
         answer: The group in words.
     """
 
     start: float
-    dimension: int
-    components: int
+    dimension: int | None
+    components: int | None
     answer: str
 
 
 def tolerance_steps(discovery: Discovery) -> list[Step]:
-    """The steps, the smallest tolerance first; they differ by more than rounding."""
+    """The steps, the smallest tolerance first; ends that print alike are one step."""
     generators, elements = _measured(discovery)
-    starts = sorted({0.0, *(_rounded(d.upper) for d in (*generators, *elements) if d.upper <= 1)})
+    chosen = chosen_tolerance(discovery) or 0.0
+    starts: dict[tuple[str, bool], float] = {("", True): 0.0}
+    for d in (*generators, *elements):
+        if d.upper <= 1:
+            key = strength(d.upper), d.upper <= chosen
+            starts[key] = max(d.upper, starts.get(key, 0.0))
     steps: list[Step] = []
-    for start in starts:
-        dimension, components = _count(generators, start), 1 + _count(elements, start)
-        step = Step(start, dimension, components, _answer(discovery, start))
+    for start in sorted(set(starts.values())):
+        dimension = _count(generators, start) if generators else None
+        components = 1 + _count(elements, start) if elements else None
         if not steps or (dimension, components) != (steps[-1].dimension, steps[-1].components):
-            steps.append(step)
+            steps.append(Step(start, dimension, components, _answer(discovery, start)))
     return steps
 
 
@@ -57,16 +62,12 @@ def _measured(discovery: Discovery) -> tuple[list[Direction], list[Direction]]:
 
 
 def _known(d: Direction) -> bool:
+    """Whether there is an interval."""
     return all(math.isfinite(v) for v in (d.strength, d.lower, d.upper))
 
 
-def _rounded(upper: float) -> float:
-    """The upper end as it is printed, rounded up."""
-    return math.ceil(round(1000 * upper, 6)) / 1000
-
-
 def _count(directions: Sequence[Direction], tolerance: float) -> int:
-    return sum(_rounded(d.upper) <= tolerance for d in directions)
+    return sum(d.upper <= tolerance for d in directions)
 
 
 def _answer(discovery: Discovery, tolerance: float) -> str:
@@ -91,18 +92,23 @@ def tolerance_block(discovery: Discovery) -> str:
     panels = [
         (name, offset, [d.upper for d in found], [d.lower for d in found])
         for name, offset, found in (("dimension", 0, generators), ("components", 1, elements))
+        if found
     ]
     verdict = discovery.verdict
     unmeasured = sum(not _known(d) for d in (*verdict.directions, *verdict.cosets[1:], *verdict.rejected))
     note = f" {unmeasured} more were not measured, and do not appear here." if unmeasured else ""
     caption = (
-        "Solid: intervals that lie below the tolerance. Dashed: those that are not excluded. Between the two, "
+        "Solid: intervals that lie below the tolerance. Dotted: those that are not excluded. Between the two, "
         f"these data cannot tell.{note} A run with another tolerance may judge transformations of other sizes."
     )
     return (
         f"<div class='pair'><figure>{staircase_svg(panels, chosen)}<figcaption>{text(caption)}</figcaption></figure>"
         f"<div>{_table(steps, chosen)}</div></div>"
     )
+
+
+def _number(count: int | None) -> str:
+    return MISSING if count is None else str(count)
 
 
 def _table(steps: Sequence[Step], chosen: float) -> str:
@@ -114,10 +120,10 @@ def _table(steps: Sequence[Step], chosen: float) -> str:
     for k in range(first, min(first + _MOST_ROWS, len(steps))):
         step, end = steps[k], ends[k]
         span = f"from {strength(step.start)}" if math.isinf(end) else f"{100 * step.start:.1f} to {strength(end)}"
-        sign = f" <b>← chosen: {text(strength(chosen))}</b>" if k == current else ""
+        sign = f" <b>← chosen: {text(share(chosen))}</b>" if k == current else ""
         lines.append(
             f"<tr class='{'chosen' if sign else 'other'}'><th scope='row'>{text(span)}</th>"
-            f"<td class='number'>{step.dimension}</td><td class='number'>{step.components}</td>"
+            f"<td class='number'>{_number(step.dimension)}</td><td class='number'>{_number(step.components)}</td>"
             f"<td>{text(step.answer)}{sign}</td></tr>"
         )
     top = "<th scope='col'>tolerance</th>" + "".join(

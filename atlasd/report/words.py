@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "ENOUGH",
     "MISSING",
     "NULL_LEVEL",
     "answer_sentences",
@@ -12,7 +13,6 @@ __all__ = [
     "headline",
     "interval",
     "share",
-    "short_number",
     "strength",
     "track_strengths",
 ]
@@ -27,6 +27,8 @@ from atlasd.discovery.conclude import describe_extent
 from atlasd.discovery.frames import Track
 from atlasd.discovery.result import ChartFinding, Decision, Direction, Discovery, percent
 
+ENOUGH = 0.3
+"""Coverage that frames need before a strength is shown: two of their six fields."""
 MISSING = "–"
 """Stands where nothing was measured."""
 NULL_LEVEL = "The null level, 100 %, is the residual between inputs and labels of different samples."
@@ -76,7 +78,7 @@ def _certainty(discovery: Discovery) -> list[str]:
     if not judged:
         return []
     worst, limit = max(d.upper for d in judged), judged[0].tolerance
-    words = [f"On held-out data the breaking is at most {strength(worst)}; the tolerance is {strength(limit)}."]
+    words = [f"On held-out data the breaking is at most {strength(worst)}; the tolerance is {share(limit)}."]
     seen = min((d.sensitivity for d in judged if math.isfinite(d.sensitivity)), default=1.0)
     if seen < 1:
         words.append(f"Of a planted breaking, at least {share(seen)} would have been noticed.")
@@ -125,10 +127,10 @@ def chart_reason(chart: ChartFinding) -> str:
 def track_strengths(track: Track) -> list[float]:
     """Strength of the breaking at every step of a track, as a ratio of amplitudes; NaN where nothing was measured.
 
-    Earlier versions kept residual and null level apart, so that the ratio serves both. A step that no sample covers
-    was not measured.
+    Earlier versions kept residual and null level apart, so that the ratio serves both. Frames hold few samples: where
+    most of them leave the data, the null level has no pairs left.
     """
-    known = (track.chance > 0) & (track.covered > 0)
+    known = (track.chance > 0) & (track.covered >= ENOUGH)
     ratio = torch.where(known, track.miss / track.chance, math.nan)
     ratio = torch.where((track.miss == 0) & _still(track), 0.0, ratio)
     return ratio.double().clamp(0.0, 1.0).sqrt().tolist()
@@ -218,12 +220,3 @@ def share(value: float) -> str:
     if 0 < value < 1e-4:
         return "less than 0.01 %"
     return f"{100 * value:.0f} %" if value >= 0.1 else f"{100 * value:.2g} %"
-
-
-def short_number(value: float | None) -> str:
-    """A number with at most four digits behind the point, a dash where there is none."""
-    if value is None or not math.isfinite(value):
-        return MISSING
-    if 0 < abs(value) < 5e-5:
-        return "<0.0001"
-    return f"{value:.4f}" if abs(value) < 100 else f"{value:.0f}"
