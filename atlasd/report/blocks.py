@@ -36,6 +36,7 @@ from atlasd.report.words import (
     NULL_LEVEL,
     axis_names,
     chart_reason,
+    charts_that_agree,
     describe_generator,
     share,
     strength,
@@ -81,9 +82,9 @@ def facts(discovery: Discovery) -> str:
         rows += [("continuous directions", str(group.dimension)), ("components", str(group.order))]
         uppers = [d.upper for d in judged if math.isfinite(d.upper)]
         rows += [("breaking at most", strength(max(uppers)))] if uppers else []
-    if len(discovery.charts) > 1:
-        apart = sum(c.outlier for c in discovery.charts)
-        rows.append(("charts that agree", f"{len(discovery.charts) - apart} of {len(discovery.charts)}"))
+    charts = discovery.charts
+    if len(charts) > 1 and any(math.isfinite(c.error) for c in charts):
+        rows.append(("charts that agree", f"{charts_that_agree(charts)} of {len(charts)}"))
     p = discovery.predictor
     rows += [("predictor skill", share(p.skill) if p.samples else "given")]
     rows += [("seconds", f"{sum(discovery.seconds.values()):.0f}")]

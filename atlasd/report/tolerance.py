@@ -75,11 +75,12 @@ def _answer(discovery: Discovery, tolerance: float) -> str:
     kept = (*verdict.directions, *verdict.cosets[1:])
     inside = _count([d for d in kept if _known(d)], tolerance)
     more = _count([d for d in verdict.rejected if _known(d)], tolerance)
+    name = "the group" if discovery.group.name.startswith("unknown") else discovery.group.name
     if not inside and not more:
         return "nothing is shown"
     if not inside or inside < len(kept):
-        return f"part of {discovery.group.name}" if inside and not more else "not closed to a group"
-    return discovery.group.name + (f" and {more} more" if more else "")
+        return f"part of {name}" if inside and not more else "not closed to a group"
+    return name + (f" and {more} more" if more else "")
 
 
 def tolerance_block(discovery: Discovery) -> str:
@@ -96,7 +97,7 @@ def tolerance_block(discovery: Discovery) -> str:
     ]
     verdict = discovery.verdict
     unmeasured = sum(not _known(d) for d in (*verdict.directions, *verdict.cosets[1:], *verdict.rejected))
-    note = f" {unmeasured} more were not measured, and do not appear here." if unmeasured else ""
+    note = f" Not measured, and not counted here: {unmeasured}." if unmeasured else ""
     caption = (
         "Solid: intervals that lie below the tolerance. Dotted: those that are not excluded. Between the two, "
         f"these data cannot tell.{note} A run with another tolerance may judge transformations of other sizes."

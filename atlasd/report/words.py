@@ -9,6 +9,7 @@ __all__ = [
     "answer_sentences",
     "axis_names",
     "chart_reason",
+    "charts_that_agree",
     "describe_generator",
     "headline",
     "interval",
@@ -103,11 +104,17 @@ def _places(discovery: Discovery) -> list[str]:
     if len(charts) < 2:
         return []
     apart = [str(k) for k, c in enumerate(charts) if c.outlier]
+    agree = charts_that_agree(charts)
     if not apart:
-        return [f"All {len(charts)} charts agree."]
+        return [f"All {len(charts)} charts agree."] if agree == len(charts) else []
     shown = ", ".join(apart[:12]) + (" and more" if len(apart) > 12 else "")
     subject = f"Chart {shown} is an outlier chart" if len(apart) == 1 else f"Charts {shown} are outlier charts"
-    return [f"{subject}; the other {len(charts) - len(apart)} agree."]
+    return [f"{subject}; {agree} of {len(charts)} charts agree."]
+
+
+def charts_that_agree(charts: Sequence[ChartFinding]) -> int:
+    """Charts that were judged and are no outliers."""
+    return sum(not c.outlier and math.isfinite(c.error) for c in charts)
 
 
 def _predictor(discovery: Discovery) -> str:

@@ -89,7 +89,7 @@ def test_the_answer_comes_first(page):
     words = " ".join(_read(page).words)
     answer = words.index("The map commutes with O(2): one continuous direction, a rotation, and 2 components.")
     assert answer < words.index("See it happen") < words.index("Verdict") < words.index("Time")
-    assert "Chart 1 is an outlier chart; the other 2 agree." in words
+    assert "Chart 1 is an outlier chart; 1 of 3 charts agree." in words
     assert "as far off as unrelated data" in words
 
 

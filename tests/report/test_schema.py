@@ -12,11 +12,15 @@ from atlasd.discovery.result import load
 from atlasd.discovery.seal import seal
 from atlasd.report.figures import draw_discovery
 
-from .test_html import _read
+from .test_html import _Reader
 
 
 def _words(path) -> str:
-    return " ".join(" ".join(_read(path).words).split())
+    """What a reader sees: neither style nor script."""
+    shown = re.sub(r"<(style|script)>.*?</\1>", "", path.read_text(), flags=re.DOTALL)
+    reader = _Reader()
+    reader.feed(shown)
+    return " ".join(" ".join(reader.words).split())
 
 
 @pytest.fixture

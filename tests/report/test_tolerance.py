@@ -26,7 +26,7 @@ def test_the_chosen_one_is_marked(discovery):
     assert text.count("chosen: 20 %") == 1 and text.count("class='chosen'") == 1
     row = text[text.index("class='chosen'") :]
     assert "O(2) and 1 more" in row[: row.index("</tr>")]
-    assert "1 more were not measured" in text
+    assert "Not measured, and not counted here: 1." in text
     assert "At the chosen tolerance of 20 %: dimension 2, components 2." in text
 
 

@@ -83,11 +83,18 @@ def test_sentences(discovery):
     assert "the breaking is at most 3.9 %; the tolerance is 20 %." in words
     assert "Of a planted breaking, at least 91 % would have been noticed." in words
     assert "Approximately, it commutes with one more transformation, with a breaking of 11.0 %." in words
-    assert "Chart 1 is an outlier chart; the other 2 agree." in words
+    assert "Chart 1 is an outlier chart; 1 of 3 charts agree." in words
     finite = replace(discovery, group=dihedral(4), charts=())
     assert answer_sentences(finite)[0] == "The map commutes with the 8 elements of D4."
     lost = replace(discovery, predictor=replace(discovery.predictor, skill=NAN))
     assert answer_sentences(lost)[-1] == "The skill of the predictor was not measured."
+
+
+def test_charts_that_were_not_judged_do_not_agree(discovery):
+    silent = tuple(replace(c, error=NAN, outlier=False) for c in discovery.charts)
+    assert "agree" not in " ".join(answer_sentences(replace(discovery, charts=silent)))
+    judged = tuple(replace(c, error=0.01) for c in silent)
+    assert "All 3 charts agree." in answer_sentences(replace(discovery, charts=judged))
 
 
 def test_reason_of_a_chart_without_its_number():
