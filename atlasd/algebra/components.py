@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.finite import FiniteGroup
+from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.nearest import gap, orthogonal_parts, whole_orthogonal
 from atlasd.errors import InputError
 
@@ -70,7 +71,7 @@ def name_group(group: Group, algebra_name: str) -> tuple[str, Evidence]:
     determinants = torch.linalg.det(group.cosets)
     evidence: Evidence = {
         "algebra": algebra_name if group.dimension else "trivial",
-        "components": group.order,
+        "components": group.components,
         "component_group": group.component_group,
         "determinants": [round(value, 6) for value in determinants.tolist()],
     }
@@ -78,13 +79,13 @@ def name_group(group: Group, algebra_name: str) -> tuple[str, Evidence]:
         name, more = _finite_name(group, determinants)
         return name, evidence | more
     if algebra_name.startswith("unknown"):
-        return f"unknown (dim {group.dimension}, {_count(group.order)})", evidence
+        return f"unknown (dim {group.dimension}, {_count(group.components)})", evidence
     if "not closed" in group.component_group:
-        return f"unknown ({algebra_name}, {_count(group.order)}, not closed)", evidence
-    if group.order == 1:
+        return f"unknown ({algebra_name}, {_count(group.components)}, not closed)", evidence
+    if group.components == 1:
         return _connected_name(algebra_name), evidence
     full_name, more = _several_name(group, algebra_name)
-    return full_name or f"{algebra_name}, {_count(group.order)}", evidence | more
+    return full_name or f"{algebra_name}, {_count(group.components)}", evidence | more
 
 
 def _count(components: int) -> str:
@@ -92,22 +93,22 @@ def _count(components: int) -> str:
 
 
 def _finite_name(group: Group, determinants: Tensor) -> tuple[str, Evidence]:
-    if group.order == 1:
+    if group.components == 1:
         return "trivial", {}
     try:
         finite = FiniteGroup(group.cayley)
     except InputError:
-        return f"unknown (dim 0, {_count(group.order)})", {}
+        return f"unknown (dim 0, {_count(group.components)})", {}
     rotations = int((determinants > 0).sum())
     evidence: Evidence = {
         "element_orders": dict(sorted(Counter(finite.orders).items())),
         "abelian": finite.abelian,
         "centre": len(finite.centre),
         "rotations": rotations,
-        "reversing": group.order - rotations,
+        "reversing": group.components - rotations,
         "correction": group.correction,
     }
-    if group.order == 2:
+    if group.components == 2:
         evidence["kind"] = "half turn" if rotations == 2 else _kind_of_reversal(group.cosets[1])
     return finite.name, evidence
 
@@ -140,13 +141,13 @@ def _several_name(group: Group, algebra_name: str) -> tuple[str | None, Evidence
     if match is None or match[1] not in _DOUBLED:
         return None, {}
     family, argument = match.groups()
-    cosets = group.cosets
+    cosets = group.membership.framed(group.cosets)
     if scaled or family == "gl":
         roots = torch.linalg.det(cosets).abs() ** (1 / group.size)
         cosets = cosets / roots[:, None, None]
     tail = "xR+" if scaled else ""
     if family != "so":
-        double = group.order == 2 and bool(torch.linalg.det(cosets[1]) < 0)
+        double = group.components == 2 and bool(torch.linalg.det(cosets[1]) < 0)
         whole = family in ("euclidean", "affine") or int(argument) == group.size
         return (f"{_DOUBLED[family]}({argument}){tail}" if double and whole else None), {}
     acting = _acting_block(group, cosets, scaled)
@@ -162,7 +163,7 @@ def _several_name(group: Group, algebra_name: str) -> tuple[str | None, Evidence
     if evidence["metric_gap"] > group.tolerance:
         return None, evidence
     if "," not in argument:
-        reflects = group.order == 2 and not oriented[1].all()
+        reflects = group.components == 2 and not oriented[1].all()
         return (f"O({argument}){tail}" if reflects else None), evidence
     # The part with fewer directions is time; in the frame of the form it may carry either sign.
     time_first = signs.count(-1.0) <= signs.count(1.0)
@@ -189,11 +190,12 @@ def _orientation(patterns: list[tuple[bool, ...]], equal: bool) -> str | None:
 def _acting_block(group: Group, cosets: Tensor, scaled: bool) -> tuple[Tensor, Tensor] | None:
     r"""The algebra `(k, m, m)` and cosets `(c, m, m)` on the directions that the algebra moves.
 
-    `None` where a coset mixes these with the directions at rest, or moves the latter.
+    Both in the frame of `group.membership`. `None` where a coset mixes these with the directions at rest, or moves
+    the latter.
     """
     n = group.size
     identity = torch.eye(n, dtype=torch.float64)
-    frame = group.algebra.frame()
+    frame = LieAlgebra(group.membership.framed(group.algebra.frame())).frame()
     if scaled:
         frame = frame - frame.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[:, None, None] * identity
         rows = torch.linalg.svd(frame.flatten(1), full_matrices=False).Vh[: len(frame) - 1]
