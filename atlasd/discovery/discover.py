@@ -219,7 +219,8 @@ def _chart_findings(problem: Problem, generators: Settled, weights: Tensor, skil
         charts, strengths.tolist(), skills.tolist(), weights.tolist(), strict=True
     ):
         outlier = weight == 0
-        reason = f"a breaking of {strength:.0%}, where most charts have none" if outlier else ""
+        known = f"a breaking of {strength:.0%}" if strength == strength else "another law"
+        reason = f"{known}, where most charts share a symmetry" if outlier else ""
         findings.append(ChartFinding(tuple(chart.locate(shape)), strength, outlier, skill, reason))
     return tuple(findings)
 
