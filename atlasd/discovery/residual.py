@@ -246,6 +246,17 @@ class _VectorPart(_Part):
         displaced = step.nan_to_num(0.0, 0.0, 0.0).mean(1) / (2 * variance).clamp_min(1e-300)
         return tuple(z.unsqueeze(-1) for z in (through, plain, null, c, displaced))
 
+    def permuted(self, projectors: Tensor) -> Tensor:
+        """Excess loss when the part of each input in the span of a projector is that of another sample, `(M, B, 1)`."""
+        x, y, p = self.data
+        y, p = y.flatten(1).double(), p.flatten(1).double()
+        plain = (y - p).square().sum(-1)
+        rows = []
+        for q in projectors.to(x.dtype):
+            swapped = self.predict(x + (x.roll(1, dims=0) - x) @ q.mT, self.problem.functions)
+            rows.append((y - swapped.flatten(1).double()).square().sum(-1) - plain)
+        return torch.stack(rows).nan_to_num(1e30).unsqueeze(-1)
+
     def inner(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """Inner products of residuals near each other, `(M, B, 1, p, p)`, and the level of the first, `(M, B, 1)`."""
         p = self.data[2].flatten(1).double()
@@ -557,6 +568,13 @@ class Residual:
         given = elements if elements.ndim == 4 else _Each(elements[:, :, r.start : r.stop] for r in self.ranges)
         products, levels = zip(*self._all("inner", given), strict=True)
         return torch.cat(products, dim=2), torch.cat(levels, dim=2)
+
+    def permuted(self, projectors: Tensor) -> Tensor:
+        """Strength `(M,)` of swapping the part of vectors in the span of each projector `(M, n, n)` between samples."""
+        identity = torch.eye(self.problem.size, dtype=torch.float64)[None]
+        scale = self.losses(identity).scale.mean()
+        cost = torch.cat(self._all("permuted", projectors.double()), dim=-1).mean((1, 2))
+        return (cost / scale.clamp_min(1e-300)).clamp_min(0.0).sqrt()
 
     def recovered(self, elements: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
         """What is seen of each plant under each element times what was planted, and its square, `(P, M, 2)`.
