@@ -71,12 +71,13 @@ def discover(
     from atlasd.experiments import OWN
     from atlasd.experiments.config import configure
 
+    chosen = {} if tolerance is None else {"tolerance": tolerance}
     config = configure(
         OWN.config(),
         {
             "file": str(file), "second": str(second or ""), "input": input, "target": target, "tokens": tokens,
             "charts": charts, "in_radius": in_radius, "out_radius": out_radius, "vectors": vectors, "ahead": ahead,
-            "task": task, "nan": nan, "duplicates": duplicates, "samples": samples, **({} if tolerance is None else {"tolerance": tolerance}),
+            "task": task, "nan": nan, "duplicates": duplicates, "samples": samples, **chosen,
         },
     )  # fmt: skip
     from atlasd.experiments.record import plan_config
