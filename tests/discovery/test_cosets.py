@@ -4,13 +4,13 @@ import math
 
 import pytest
 import torch
+from atlasd.discovery.coset_error import CosetError, unit_determinant
 from torch import Tensor
 
 from atlasd.algebra.group import Group
 from atlasd.algebra.known_algebras import sl, so, trivial
 from atlasd.algebra.known_groups import cyclic, dihedral, tetrahedral
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.coset_error import CosetError, unit_determinant
 from atlasd.discovery.coset_normalizer import is_rigid, normalize_starts, plain_matrices, random_starts
 from atlasd.discovery.cosets import CosetSearch, close_cosets
 from atlasd.discovery.problem import Problem
