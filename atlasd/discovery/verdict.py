@@ -40,6 +40,8 @@ _JUDGED = 3
 _DRAWS = 1999
 _BLOCKS = 400
 _FEWEST = 12
+_FELT = 1e-4
+"""Strength of unrelated transformations below which nothing feels a direction: rounding."""
 _VECTORS, _FIELDS = 1024, 72
 _PLANTED = 2
 _LADDER = (0.15, 0.35, 0.7, 1.2)
@@ -214,7 +216,7 @@ class Court:
     def _counting(self, trials: Sequence[_Trial]) -> list[_Trial]:
         """The largest trials that data cover and that can tell, up to a quarter turn.
 
-        Larger ones are taken only where these cannot tell. An error of a generator grows with the size, so that farther is not always better.
+        Larger ones are taken only where these cannot tell: an error of a generator grows with the size.
         """
         good = [
             t
@@ -238,7 +240,7 @@ class Court:
         nan = math.nan
         if not counting:
             best = max(group, key=lambda t: (t.coverage >= COVERED, t.telling))
-            unfelt = max(t.telling for t in group) < 0.1 * self.tolerance
+            unfelt = max(t.telling for t in group) < _FELT
             if unfelt:
                 decision, reason = "not testable", "nothing in the data feels it"
             elif best.coverage < COVERED or best.samples < _FEWEST:

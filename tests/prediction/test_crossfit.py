@@ -28,7 +28,9 @@ def test_every_sample_is_held_out_of_its_own_predictor():
     # A sample whose label is wrong by far changes the predictors of the other folds, and not its own.
     wrong = x[:, 0].clone()
     wrong[0] += 100.0
-    again = cross_fit(FormPredictor(degree=1, bumps=1), Samples.check(x, wrong).standard(), [], seed=0, progress=Silent())
+    again = cross_fit(
+        FormPredictor(degree=1, bumps=1), Samples.check(x, wrong).standard(), [], seed=0, progress=Silent()
+    )
     mine = int(again.fold[0])
     skills = [m.skill for m in again.members]
     assert skills[mine] > 0.9 and min(s for k, s in enumerate(skills) if k != mine) < 0.9

@@ -134,6 +134,6 @@ def test_folds_are_fits_without_their_samples(rough, two_charts, stencil_map):
     folds = StencilPredictor(width=5).fit_folds(samples, fold, [plant], progress=Silent())
     assert len(folds) == 3 and all(len(row) == 2 for row in folds)
     inputs = two_charts.input_patches(rough[:4])
-    # The plant is a shift by one pixel, which a stencil holds exactly; each fold has other weights for the noisy targets.
+    # The plant is a shift by one pixel, which a stencil holds exactly.
     torch.testing.assert_close(folds[0][1](inputs), plant(inputs), atol=1e-2, rtol=1e-2)
     assert not torch.equal(folds[0][0](inputs), folds[1][0](inputs))
