@@ -40,6 +40,7 @@ from atlasd.prediction.second_order import SecondOrderPredictor
 from atlasd.prediction.stored import Stored
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
+from atlasd.runtime.stages import located
 
 SIZES = (0.3, 0.6)
 """Sizes |t| of the search and of the verdict: beyond, a chart holds less weather of scales that were fitted to."""
@@ -161,7 +162,7 @@ def _maps(
     config: ClimateConfig, seed: int, progress: Progress, scratch: Path
 ) -> tuple[Tensor | Stored, Tensor | Stored]:
     if config.data:
-        folder = open_climate(Path(config.data), missing=config.missing)
+        folder = open_climate(located(config.data), missing=config.missing)
         progress.say(f"{len(folder)} maps of {folder.shape[0]} x {folder.shape[1]} in {folder.path}")
         return climate_samples(folder, scratch, progress)
     progress.say(f"drawing {config.samples} maps")

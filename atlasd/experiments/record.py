@@ -23,10 +23,11 @@ from atlasd.experiments import Experiment, find_experiment
 from atlasd.experiments.config import Config
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.executor import working_in
-from atlasd.runtime.files import write_atomically
+from atlasd.runtime.files import is_litter, write_atomically
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.stages import NAME as STAGES
 from atlasd.runtime.stages import keeping
+from atlasd.runtime.text import escaped
 
 T = TypeVar("T")
 
@@ -113,7 +114,7 @@ def check_directory(directory: Path, mark: str = "result.json") -> None:
         if not directory.is_dir():
             raise InputError(f"`out` must be a directory, got the file {str(directory)!r}; choose another name.")
         known = (directory / mark).is_file() or Checkpoint.stands(directory / KEPT) or (directory / STAGES).is_dir()
-        if any(directory.iterdir()) and not known:
+        if not known and any(not is_litter(path.name) for path in directory.iterdir()):
             raise InputError(
                 f"`out` must be empty or an earlier run, got {str(directory)!r} with other files; choose another name."
             )
@@ -138,7 +139,7 @@ def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorde
     title = f"{plan.command} {plan.config}"
     kept = Checkpoint(plan.directory / KEPT, title) if plan.experiment.resumes() else None
     words = plan.config.words(plan.experiment.name, plan.seed)
-    with keeping(plan.directory, words, __version__), working_in(plan.directory):
+    with keeping(plan.directory, words, __version__, log.say), working_in(plan.directory):
         discovery, extras = plan.experiment.runner()(plan.config, plan.seed, log, **({"kept": kept} if kept else {}))
         log.note(str(discovery))
         return _write(plan, discovery, extras, log, draw, kept)
@@ -193,7 +194,7 @@ class _Log:
     def note(self, message: str) -> None:
         """Remembers without showing."""
         since = time.monotonic() - self._start
-        self._lines += [f"{since:9.2f} s  {line}" for line in message.splitlines()]
+        self._lines += [f"{since:9.2f} s  {escaped(line)}" for line in message.splitlines()]
 
     def track(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
         """Yields the items, and notes when they are done."""

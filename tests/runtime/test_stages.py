@@ -132,7 +132,7 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(DataError, match="No space left on device"), keeping(tmp_path / "run", WORDS, "1") as stages:
-        monkeypatch.setattr("atlasd.runtime.stages.save_file", full)
+        monkeypatch.setattr("pathlib.Path.write_bytes", full)
         stages.do("first", lambda: torch.ones(2))
 
 
