@@ -8,10 +8,12 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import TracebackType
 from typing import Any
@@ -45,6 +47,9 @@ class ProcessPool(ProcessPoolExecutor):
     """
 
     def __init__(self, workers: int) -> None:
+        with _safe_path():  # the helper that a pool's semaphores need is started by `python -c`, too
+            if sys.platform != "win32":
+                resource_tracker.ensure_running()
         super().__init__(workers, mp_context=_Spawn(), initializer=_settle)
 
     def end(self) -> None:
