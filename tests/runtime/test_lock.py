@@ -38,7 +38,7 @@ def test_a_link_in_place_of_the_lock_is_not_written_through(tmp_path, link):
     precious.write_text("years of work")
     (tmp_path / "run").mkdir()
     link(precious, tmp_path / "run" / ".lock")
-    with pytest.raises(DataError, match="must be a plain file.*remove it"), sole_owner(tmp_path / "run"):
+    with pytest.raises(DataError, match=r"must be a plain file.*remove it"), sole_owner(tmp_path / "run"):
         pass
     assert precious.read_text() == "years of work"
 
