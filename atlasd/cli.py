@@ -79,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail(error.format_message())  # type: ignore[attr-defined]
     if status == 130:
+        exec("")  # an interrupt that passed through `exec` is remembered until the next one, and would set the status
         print(escaped(_interrupted()), file=sys.stderr)
     return status if isinstance(status, int) else 0
 

@@ -24,7 +24,7 @@ from atlasd.runtime.random import stream
 
 CHARTS = "20,20;40,40;20,40;40,20;30,30;32,20;20,32;26,38"
 CASES = {
-    "heat": ["run", "heat", "--set", "atlas=three", "--set", "samples=120"],
+    "heat": ["run", "heat", "--set", "atlas=three", "--set", "samples=60"],
     "vectors": ["discover", "v.npz"],
     "fields": ["discover", "f.npz", "--charts", CHARTS, "--in-radius", "9", "--out-radius", "5"],
     "zoo": ["zoo", "--quick"],

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from atlasd.algebra.group import Group
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.frames import Frames
-from atlasd.discovery.seal import check_seal, seal
+from atlasd.discovery.seal import check_content, check_seal, seal
 from atlasd.errors import DataError
 from atlasd.runtime.codec import storable
+from atlasd.runtime.content import read_json, read_tensors, tensor_digest, write_tensors
 from atlasd.runtime.files import write_atomically
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _MOST_ROWS = 8
+_FRAMES = "frames.safetensors"
 Decision: TypeAlias = Literal["symmetry", "broken", "not testable", "cannot tell"]
 
 
@@ -133,7 +134,10 @@ class Discovery:
         return self.group.cosets
 
     def to_dict(self, experiment: str | None = None, **extra: Any) -> dict[str, Any]:
-        """The content of `result.json`, schema 1; `extra` adds or replaces top-level entries."""
+        """The content of `result.json`, schema 1; `extra` adds or replaces top-level entries.
+
+        Under `files` stand the digests of the tensors in files beside it; `extra` may add some.
+        """
         from atlasd import __version__
 
         content: dict[str, Any] = {
@@ -166,7 +170,9 @@ class Discovery:
             "paper": {},
             "seconds": {**self.seconds, "total": sum(self.seconds.values())},
         }
+        files = {} if self.frames is None else {_FRAMES: tensor_digest(self.frames.tensors())}
         content.update(extra)
+        content["files"] = {**files, **extra.get("files", {})}
         content = _plain(content)
         content["digest"] = seal(content, self._tensors())
         return content
@@ -185,13 +191,11 @@ class Discovery:
         """Writes `result.json`, `tensors.safetensors` and, if there are any, `frames.safetensors`, each atomically."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        tensors = self._tensors()
-        write_atomically(directory / "tensors.safetensors", lambda path: save_file(tensors, str(path)))
+        write_tensors(directory / "tensors.safetensors", self._tensors())
         if self.frames is None:
-            (directory / "frames.safetensors").unlink(missing_ok=True)
+            (directory / _FRAMES).unlink(missing_ok=True)
         else:
-            shown = self.frames.tensors()
-            write_atomically(directory / "frames.safetensors", lambda path: save_file(shown, str(path)))
+            write_tensors(directory / _FRAMES, self.frames.tensors())
         text = json.dumps(self.to_dict(experiment, **extra), indent=2, allow_nan=False) + "\n"
         write_atomically(directory / "result.json", lambda path: path.write_text(text))
         return directory
@@ -259,36 +263,60 @@ def load(directory: str | Path) -> Discovery:
 
     directory = Path(directory)
     try:
-        content = json.loads((directory / "result.json").read_text())
-        tensors = load_file(str(directory / "tensors.safetensors"))
-        shown = _read_frames(directory / "frames.safetensors")
+        content = read_json(directory / "result.json")
+        tensors = read_tensors(directory / "tensors.safetensors")
+    except DataError:
+        raise
     except (OSError, ValueError) as error:
         raise DataError(
             f"`{directory}` must be a run directory with result.json and tensors.safetensors: {error}"
         ) from error
-    except Exception as error:  # safetensors raises its own type for a truncated file
-        raise DataError(f"`{directory}/tensors.safetensors` is damaged: {error}; run it again.") from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         found = content.get("schema") if isinstance(content, dict) else None
         raise DataError(f"`{directory}/result.json` must have schema {SCHEMA}, got {found}; run it again.")
     try:
-        found = replace(_from_content(content, tensors), frames=shown)
+        check_content(content)
+        found = _from_content(content, tensors)
         broken = check_seal(content, tensors, __version__)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(f"`{directory}/result.json` is not a result of atlasd: {error!r}; run it again.") from error
     if broken is not None:
         raise DataError(f"`{directory}/result.json` must be as atlasd wrote it: {broken}.")
-    return found
+    return replace(found, frames=_read_frames(directory, content))
 
 
-def _read_frames(path: Path) -> Frames | None:
-    """Frames of an earlier run; a file that is damaged costs the pictures, not the result."""
-    if not path.is_file():
+def _read_frames(directory: Path, content: Mapping[str, Any]) -> Frames | None:
+    shown = read_beside(directory, _FRAMES, content)
+    if not shown:
         return None
     try:
-        return Frames.from_tensors(load_file(str(path)))
-    except Exception:  # safetensors raises its own type for a truncated file
-        return None
+        return Frames.from_tensors(shown)
+    except (LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise DataError(f"`{directory / _FRAMES}` holds no frames: {error!r}; remove it or run again.") from error
+
+
+def read_beside(directory: Path, name: str, content: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Tensors for the pictures of a result, empty if there are none; the digest of the result covers them.
+
+    Arguments:
+        directory: The run directory.
+        name: The file in it.
+        content: What `result.json` holds; results of earlier versions cover no other files.
+    """
+    path = directory / name
+    if not path.is_file():
+        return {}
+    try:
+        tensors = read_tensors(path)
+        same = "files" not in content or content["files"].get(name) == tensor_digest(tensors)
+    except (DataError, OSError, TypeError) as error:
+        raise DataError(f"`{path}` is damaged: {error}; remove it to do without its pictures, or run again.") from error
+    if not same:
+        raise DataError(
+            f"`{path}` must be as atlasd wrote it, got another digest; remove it to do without its pictures, or run "
+            "again."
+        )
+    return tensors
 
 
 def _number(value: float | None) -> float:

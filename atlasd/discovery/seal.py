@@ -2,16 +2,67 @@
 
 from __future__ import annotations
 
-__all__ = ["check_seal", "seal"]
+__all__ = ["check_content", "check_seal", "seal"]
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
+from atlasd.runtime.content import tensor_digest
+
 NAME = "digest"
+_DECISIONS = ("symmetry", "broken", "not testable", "cannot tell")
+_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "experiment": (str, type(None)), "config": dict, "seed": int, "version": str, "group": dict, "generators": list,
+    "cosets": list, "spectrum": list, "verdict": dict, "predictor": dict, "charts": list, "metrics": dict,
+    "paper": dict, "seconds": dict,
+}  # fmt: skip
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def check_content(content: Mapping[str, Any]) -> None:
+    """Raises `TypeError`, `ValueError` or `KeyError` where `result.json` does not have the form of a result.
+
+    A digest without a key says that nothing was changed by accident; anybody can make a new one. Whatever reads the
+    content may rely on its form only because of this check.
+
+    Arguments:
+        content: What the file holds.
+    """
+    for name, kind in _TYPES.items():
+        _expect(content[name], kind, name)
+    for name in ("command", NAME):
+        _expect(content.get(name), (str, type(None)), name)
+    for name, digest in _expect(content.get("files", {}), dict, "files").items():
+        _expect(digest, str, name)
+    _expect(content["predictor"]["kind"], str, "kind")
+    _expect(content["verdict"]["symmetric"], (bool, type(None)), "symmetric")
+    _expect(content["verdict"]["reason"], str, "reason")
+    _expect(content["verdict"].get("gates", {}), dict, "gates")
+    for name in ("directions", "cosets", "rejected"):
+        for entry in _expect(content["verdict"].get(name, []), list, name):
+            _check_entry(entry)
+            if entry["decision"] not in _DECISIONS:
+                raise ValueError(f"decision must be one of {', '.join(_DECISIONS)}, got {entry['decision']!r}")
+            _expect(entry["reason"], str, "reason")
+    for chart in content["charts"]:
+        center = _expect(_expect(chart, dict, "chart")["center"], list, "center")
+        _check_entry({**chart, "center": None, **{f"center {k}": float(c) for k, c in enumerate(center)}})
+        _expect(chart.get("reason", ""), str, "reason")
+
+
+def _expect(value: Any, kind: type | tuple[type, ...], name: str) -> Any:
+    # True is an integer for Python, and not for anybody else.
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        raise TypeError(f"{name} must not be {type(value).__name__}")
+    return value
+
+
+def _check_entry(entry: Any) -> None:
+    for name, value in _expect(entry, dict, "entry").items():
+        _expect(value, _PLAIN, name)
 
 
 def seal(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
@@ -21,11 +72,7 @@ def seal(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
         content: What `result.json` holds.
         tensors: What `tensors.safetensors` holds.
     """
-    digest = hashlib.sha256(json.dumps(_timeless(content), sort_keys=True).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name].detach().cpu().contiguous()
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode() + tensor.numpy().tobytes())
-    return digest.hexdigest()
+    return tensor_digest(tensors, json.dumps(_timeless(content), sort_keys=True).encode())
 
 
 def check_seal(content: Mapping[str, Any], tensors: Mapping[str, Tensor], version: str) -> str | None:

@@ -13,15 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from atlasd import __version__
-from atlasd.discovery.result import Discovery
+from atlasd.discovery.result import Discovery, read_beside
 from atlasd.errors import InputError
 from atlasd.experiments import Experiment, find_experiment
 from atlasd.experiments.config import Config
 from atlasd.runtime.checkpoint import Checkpoint
+from atlasd.runtime.content import read_json, tensor_digest, write_tensors
 from atlasd.runtime.executor import working_in
 from atlasd.runtime.files import is_litter, write_atomically
 from atlasd.runtime.progress import Progress
@@ -31,6 +31,7 @@ from atlasd.runtime.text import escaped
 
 T = TypeVar("T")
 
+_FIELDS = "fields.safetensors"
 KEPT = "kept"
 """Where in a run directory finished parts stand until the run is done."""
 
@@ -166,9 +167,10 @@ def _write(
         draw(discovery, directory, extras.fields)
     if extras.fields:
         tensors = {k: v.detach().clone().contiguous() for k, v in extras.fields.items()}
-        write_atomically(directory / "fields.safetensors", lambda path: save_file(tensors, str(path)))
+        write_tensors(directory / _FIELDS, tensors)
+        entries["files"] = {_FIELDS: tensor_digest(tensors)}
     else:
-        (directory / "fields.safetensors").unlink(missing_ok=True)
+        (directory / _FIELDS).unlink(missing_ok=True)
     write_atomically(directory / "log.txt", lambda path: path.write_text(log.text()))
     discovery.save(directory, plan.experiment.name, **entries)
     if kept is not None:
@@ -178,8 +180,7 @@ def _write(
 
 def read_fields(directory: Path) -> dict[str, Tensor]:
     """The sample that a run kept for its pictures; empty if it kept none."""
-    path = directory / "fields.safetensors"
-    return load_file(str(path)) if path.is_file() else {}
+    return read_beside(directory, _FIELDS, read_json(directory / "result.json"))
 
 
 class _Log:
