@@ -52,7 +52,9 @@ class Variable:
 
     def read(self, rows: slice, axis: int = 0) -> np.ndarray:
         """Reads it, all of it but for the slice along `axis`."""
-        count = len(range(*rows.indices(self.shape[axis]))) if self.shape else 1
+        if len(self.shape) <= axis:
+            raise InputError(f"variable {self.name!r} must hold samples, got a single number; choose another one.")
+        count = len(range(*rows.indices(self.shape[axis])))
         others = math.prod(self.shape[:axis] + self.shape[axis + 1 :])
         check_size(Path(self.source), self.name, count * others * self._width, "lower --samples")
         try:
