@@ -1,9 +1,9 @@
 """Damages every kind of file that atlasd reads, and every file of a run directory, and counts what happens.
 
 `python benchmarks/fuzz.py --mutants 2400` prints for every kind how many mutants were read and refused, the longest
-time and the largest growth of memory. The exit status is 1 if any ended in an error that is not ours, in a crash, or took
-more than 20 seconds or 1 GB. Half of the mutants are damaged bytes; the others keep their form, with wrong values in it
-and digests that fit.
+time and the largest growth of memory. The exit status is 1 if any ended in an error that is not ours, in a crash, or
+took more than 20 seconds or 1 GB. Half of the mutants are damaged bytes; the others keep their form, with wrong values
+in it and digests that fit.
 """
 
 import argparse

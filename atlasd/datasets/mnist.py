@@ -38,9 +38,8 @@ def load_mnist(split: Literal["train", "test"] = "train") -> tuple[Tensor, Tenso
 
 def read_idx(path: Path) -> Tensor:
     """The array of bytes in a gzipped idx file."""
-    with reading(path, "gzipped idx file"):
-        with gzip.open(path) as file:
-            data = file.read(_MOST + 1)
+    with reading(path, "gzipped idx file"), gzip.open(path) as file:
+        data = file.read(_MOST + 1)
     if len(data) > _MOST:
         raise DataError(f"`{path}` must unpack to at most {_MOST >> 20} MB, got more; fetch it again.")
     if len(data) < 4 or data[:3] != b"\x00\x00\x08" or len(data) < 4 + 4 * data[3]:
