@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from atlasd.datasets.limits import check_count, check_size
+from atlasd.datasets.probe import check_opens
 from atlasd.datasets.whole import reading, said
 from atlasd.errors import AtlasdError, DataError, InputError
 from atlasd.runtime.arrays import unmasked
@@ -122,6 +123,8 @@ def open_data(path: str | Path) -> DataFile:
     path = Path(path)
     kind = _kind(path)
     module, _ = _FORMATS[kind]
+    if kind in ("hdf5", "netcdf"):  # no other library was seen to loop or crash
+        check_opens(path, module, kind)
     try:
         with reading(path, f"{kind} file"):
             variables = importlib.import_module(f"atlasd.datasets.{module}").read_variables(path, kind)

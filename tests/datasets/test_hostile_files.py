@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import struct
 import time
 import zipfile
@@ -267,3 +268,20 @@ def test_masks_are_honoured(tmp_path):
     whole = np.ma.masked_greater(np.arange(4), 2)
     with pytest.raises(InputError, match="no masked entries, got 1 of 4"):
         Variable("x", (4,), np.dtype("i8"), lambda rows, axis: whole[rows]).read(slice(0, 4))
+
+
+@pytest.mark.parametrize("code, cause", [("while True: pass", "took more than 2 seconds"), ("os._exit(9)", "crashed")])
+def test_a_library_that_loops_or_crashes(tmp_path, monkeypatch, code, cause):
+    from atlasd.datasets import probe
+
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import os, sys\nif 'h5py' in str(sys.argv): pass\nimport types\n"
+        f"fake = types.ModuleType('atlasd_fake')\n"
+        f"def read_variables(path, kind):\n    {code}\n"
+        "fake.read_variables = read_variables\nsys.modules['atlasd.datasets.fake'] = fake\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    probe._helper.cache_clear()
+    with pytest.raises(DataError, match=f"must be a whole hdf5 file, got one that {cause}"):
+        probe.check_opens(tmp_path / "d.h5", "fake", "hdf5", 2.0)
+    probe._helper.cache_clear()
