@@ -7,12 +7,14 @@ __all__ = ["Wanted", "parse_words", "resume"]
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from atlasd.commands.common import AsJson, Dask, Quiet, Tls, WorkerCount, carry_out, tell
 from atlasd.errors import DataError
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True)
@@ -27,17 +29,11 @@ class _Grammar:
 # Where to work, where to write and whom to call are never read from a file: only the user of `resume` says that.
 _GRAMMARS: Mapping[str, _Grammar] = {
     "run": _Grammar(range(1, 2), frozenset({"seed", "set"})),
-    "discover": _Grammar(
-        range(1, 3),
-        frozenset(
-            {
-                "seed", "input", "target", "tokens", "charts", "in-radius", "out-radius", "vectors", "ahead", "task",
-                "nan", "duplicates", "samples", "tolerance",
-            }
-        ),
-    ),
+    "discover": _Grammar(range(1, 3), frozenset({"seed"})),
     "compare": _Grammar(range(1, 2), frozenset({"seed", "set", "methods"})),
-    "zoo": _Grammar(range(1), frozenset({"seeds", "first", "only", "mode"}), frozenset({"quick"})),
+    "zoo": _Grammar(
+        range(1), frozenset({"seeds", "first", "only", "mode", "noise", "tolerance"}), frozenset({"quick"})
+    ),
 }  # fmt: skip
 
 
@@ -51,13 +47,13 @@ class Wanted:
     settings: tuple[str, ...] = ()
     flags: frozenset[str] = frozenset()
 
-    def number(self, option: str, default: int) -> int:
-        """The value of an option as an integer."""
+    def number(self, option: str, default: N) -> N:
+        """The value of an option, as a number of the kind that its default is."""
         text = self.options.get(option, str(default))
         try:
-            return int(text)
+            return type(default)(text)
         except ValueError as error:
-            raise DataError(f"`{option}` of the kept run must be an integer, got {text!r}; start it again.") from error
+            raise DataError(f"`{option}` of the kept run must be a number, got {text!r}; start it again.") from error
 
 
 def parse_words(words: Sequence[str]) -> Wanted:
@@ -75,6 +71,7 @@ def parse_words(words: Sequence[str]) -> Wanted:
     grammar = _GRAMMARS.get(command)
     if grammar is None:
         raise DataError(f"a kept run must be one of {', '.join(_GRAMMARS)}, got {command!r}; start it again.")
+    known = grammar.options | (_settings_of_discover() if command == "discover" else frozenset())
     names: list[str] = []
     options: dict[str, str] = {}
     settings: list[str] = []
@@ -86,7 +83,7 @@ def parse_words(words: Sequence[str]) -> Wanted:
             names.append(word)
         elif key in grammar.flags:
             flags.add(key)
-        elif key not in grammar.options or word == key or (key in options):
+        elif key not in known or word == key or (key in options):
             raise DataError(f"a kept run must not say {word!r}, got it for {command}; start it again.")
         elif (value := next(given, None)) is None:
             raise DataError(f"a kept run must give {word!r} a value, got none; start it again.")
@@ -97,6 +94,12 @@ def parse_words(words: Sequence[str]) -> Wanted:
     if len(names) not in grammar.names:
         raise DataError(f"a kept run must name what {command} works on, got {len(names)} names; start it again.")
     return Wanted(command, tuple(names), options, tuple(settings), frozenset(flags))
+
+
+def _settings_of_discover() -> frozenset[str]:
+    from atlasd.experiments import OWN
+
+    return frozenset(key.replace("_", "-") for key, *_ in OWN.config().describe()) - {"file", "second"}
 
 
 def resume(
@@ -133,6 +136,8 @@ def _go_on(
             first=wanted.number("first", 0),
             only=wanted.options.get("only", ""),
             mode=wanted.options.get("mode", "both"),
+            noise=wanted.number("noise", 0.0),
+            tolerance=wanted.number("tolerance", 0.2),
             quick="quick" in wanted.flags,
             out=directory, workers=workers, dask=dask, tls=tls, as_json=as_json, quiet=quiet,
         )  # fmt: skip

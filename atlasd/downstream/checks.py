@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
-from atlasd.discovery.criterion import equivariance_error
+from atlasd.discovery.residual import equivariance_error
 from atlasd.downstream.compact import haar_sample, invariant_form
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction

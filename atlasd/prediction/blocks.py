@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Joined", "fit_blocks"]
+__all__ = ["Joined", "fit_blocks", "join"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, narrowed
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, narrowed, needed
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.trivial import pooled_skill
 from atlasd.runtime.executor import About, Shared, current_workers
@@ -34,6 +34,11 @@ class Joined:
         parts = zip(self.functions, self.blocks, strict=True)
         return torch.cat([function(x[:, block.start : block.stop]) for function, block in parts], dim=1)
 
+    @property
+    def need(self) -> tuple[int, ...] | None:
+        """Spatial shape of the inputs that the functions look at, where they say."""
+        return needed(self.functions)
+
     def part(self, charts: range) -> Callable[[Tensor], Tensor]:
         """The predictor of one block."""
         return self.functions[self.blocks.index(charts)]
@@ -41,17 +46,6 @@ class Joined:
     def narrowed(self, width: int) -> Joined:
         """The same for the middle of the outputs."""
         return Joined(tuple(narrowed(function, width) for function in self.functions), self.blocks)
-
-
-@dataclass(frozen=True, eq=False)
-class _Untrained:
-    """Untrained predictors of all blocks, drawn one after the other."""
-
-    makers: tuple[Callable[[torch.Generator], Callable[[Tensor], Tensor]], ...]
-    blocks: tuple[range, ...]
-
-    def __call__(self, generator: torch.Generator) -> Joined:
-        return Joined(tuple(make(generator) for make in self.makers), self.blocks)
 
 
 def fit_blocks(
@@ -83,7 +77,7 @@ def fit_blocks(
         label="fit charts" if len(blocks) > 1 else "",
         stage="predictor of",
     )
-    return parts[0] if len(parts) == 1 else _join(parts, blocks)
+    return join(parts, blocks)
 
 
 def _fit(
@@ -92,22 +86,20 @@ def _fit(
     return recipe.fit(samples, *index.value, seed=seed, progress=progress)
 
 
-def _join(parts: Sequence[FittedPredictor], blocks: Sequence[range]) -> FittedPredictor:
+def join(parts: Sequence[FittedPredictor], blocks: Sequence[range]) -> FittedPredictor:
+    """Predictors of blocks of charts as one."""
+    if len(parts) == 1:
+        return parts[0]
     skills = torch.cat([part.chart_skill for part in parts])
-    makers = [part.untrained for part in parts if part.untrained is not None]
-    sharp = [part.sharp for part in parts if part.sharp is not None]
     ranges = tuple(blocks)
     # Curves of the block with the median skill stand for all.
     middle = sorted(parts, key=lambda part: part.skill)[len(parts) // 2]
     return replace(
         parts[0],
         reach=max(part.reach for part in parts),
-        sharp_reach=max(part.sharp_reach for part in parts),
         function=Joined(tuple(part.function for part in parts), ranges),
         skill=pooled_skill(skills),
         chart_skill=skills,
         seconds=sum(part.seconds for part in parts),
         curves=middle.curves,
-        untrained=_Untrained(tuple(makers), ranges) if len(makers) == len(parts) else None,
-        sharp=Joined(tuple(sharp), ranges) if len(sharp) == len(parts) else None,
     )

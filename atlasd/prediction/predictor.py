@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["FittedPredictor", "Predictor", "PredictorSpec"]
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -40,9 +40,6 @@ class FittedPredictor:
         samples: Samples it was fitted to.
         seconds: Time the fit took.
         curves: Training curves.
-        untrained: Makes a predictor of the same kind with random weights, from a generator.
-        sharp: The same map with less smoothing, where the recipe smooths: less bias, more noise.
-        sharp_reach: Radius of the receptive field of that one.
     """
 
     function: Callable[[Tensor], Tensor]
@@ -54,9 +51,6 @@ class FittedPredictor:
     samples: int = 0
     seconds: float = 0.0
     curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    untrained: Callable[[torch.Generator], Callable[[Tensor], Tensor]] | None = None
-    sharp: Callable[[Tensor], Tensor] | None = None
-    sharp_reach: float = 0.0
 
     def __call__(self, x: Tensor, /) -> Tensor:
         return self.function(x)
@@ -89,6 +83,14 @@ def narrowed(function: Callable[[Tensor], Tensor], width: int) -> Callable[[Tens
     """The function for the middle of its outputs, `width` pixels, where it can leave out the rest."""
     narrow = getattr(function, "narrowed", None)
     return function if narrow is None else narrow(width)
+
+
+def needed(functions: Sequence[Callable[[Tensor], Tensor]]) -> tuple[int, ...] | None:
+    """Spatial shape of the middle of the inputs that functions look at; `None` where they do not say."""
+    shapes = [getattr(f.function if isinstance(f, Probabilities) else f, "need", None) for f in functions]
+    if any(shape is None for shape in shapes):
+        return None
+    return tuple(max(sizes) for sizes in zip(*shapes, strict=True))
 
 
 def part_of(function: Callable[..., T], charts: range) -> Callable[..., T]:
