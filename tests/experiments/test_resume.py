@@ -14,7 +14,7 @@ import torch
 
 from atlasd.cli import main
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.runtime.stages import NAME, located, resuming
+from atlasd.runtime.stages import NAME, Stages, located, resuming
 
 PROGRAM = Path(__file__).with_name("small_run.py")
 
@@ -40,20 +40,23 @@ def small(monkeypatch):
     return small_run
 
 
-def interrupted(small, monkeypatch, after):
-    """Makes the next run stop at that stage."""
+def interrupted(monkeypatch, after):
+    """Makes the next run stop when it has kept that stage."""
+    real = Stages.put
 
-    def stop(*_, **__):
-        raise KeyboardInterrupt
+    def put(stages, key, value):
+        real(stages, key, value)
+        if after in key:
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"atlasd.discovery.discover.{after}", stop)
+    monkeypatch.setattr(Stages, "put", put)
 
 
 def test_resume_command(small, tmp_path, monkeypatch, capsys):
     place = tmp_path / "run"
     assert main(["run", "small", "--out", str(tmp_path / "whole"), "--quiet"]) == 0
     with monkeypatch.context() as patch:
-        interrupted(small, patch, "judge_generators")
+        interrupted(patch, "search")
         assert main(["run", "small", "--out", str(place), "--quiet"]) == 130
     assert (place / NAME / "manifest.json").is_file() and not (place / "result.json").exists()
     calls = []
@@ -90,7 +93,7 @@ def test_options_of_workers(tmp_path, capsys):
 def stop(small, monkeypatch, place):
     """A run that was interrupted after its search."""
     with monkeypatch.context() as patch:
-        interrupted(small, patch, "judge_generators")
+        interrupted(patch, "search")
         assert main(["run", "small", "--out", str(place), "--quiet"]) == 130
 
 
@@ -140,7 +143,7 @@ def test_interrupting_resume_is_like_interrupting_run(small, tmp_path, monkeypat
     stop(small, monkeypatch, place)
     first = capsys.readouterr().err.splitlines()[-1]
     with monkeypatch.context() as patch:
-        interrupted(small, patch, "judge_cosets")
+        interrupted(patch, "verdict")
         assert main(["resume", str(place), "--quiet"]) == 130
     assert (
         capsys.readouterr().err.splitlines()[-1]
