@@ -1,7 +1,7 @@
 """Memory of one process over many discoveries: it must not grow once everything has been imported and used.
 
-`python benchmarks/long_lived.py --times 100` prints the memory held after every tenth discovery; the exit status is 1 if
-it grows by more than 5 % from the twentieth to the last.
+`python benchmarks/long_lived.py --times 100` prints the memory held after every tenth discovery; the exit status is 1
+if it grows by more than 5 % from the twentieth to the last.
 """
 
 import argparse

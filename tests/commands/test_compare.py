@@ -60,4 +60,4 @@ def test_the_same_command_starts_anew_and_says_so(calls, tmp_path, capsys):
     capsys.readouterr()
     assert main(["compare", "toy"]) == 0
     assert "is replaced; `atlasd resume` would have gone on with it" in capsys.readouterr().err
-    assert calls == ["first", "first", "second"] + ["first", "first", "second", "second"]
+    assert calls == ["first", "first", "second", "first", "first", "second", "second"]

@@ -30,7 +30,7 @@ def certificate(tmp_path):
     if shutil.which("openssl") is None:
         pytest.skip("needs openssl")
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    words = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=atlasd -keyout".split()
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=atlasd", "-keyout"]
     subprocess.run([*words, str(key), "-out", str(cert)], check=True, capture_output=True)
     return str(cert), str(key)
 
