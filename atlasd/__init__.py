@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from atlasd.algebra.identify import identify as identify
     from atlasd.algebra.lie import LieAlgebra as LieAlgebra
     from atlasd.discovery.cosets import CosetSearch as CosetSearch
-    from atlasd.discovery.residual import equivariance_error as equivariance_error
     from atlasd.discovery.discover import discover as discover
     from atlasd.discovery.discover import discover_cosets as discover_cosets
     from atlasd.discovery.discover import discover_generators as discover_generators
     from atlasd.discovery.gradient import GradientSearch as GradientSearch
     from atlasd.discovery.locality import survey_charts as survey_charts
+    from atlasd.discovery.residual import equivariance_error as equivariance_error
     from atlasd.discovery.result import Discovery as Discovery
     from atlasd.discovery.result import load as load
     from atlasd.discovery.spectral import SpectralSearch as SpectralSearch

@@ -26,18 +26,19 @@ _MOST_GENERATORS = 7
 _MOST_ELEMENTS = 16
 _TILE = 48
 _FIELD = 160
-_SAMPLES = 6
+_SAMPLES = 16
 _VECTORS = 256
 _SHOWN = 48
 
 
-def film(problem: Problem, group: Group, weights: Tensor) -> Frames:
+def film(problem: Problem, group: Group, weights: Tensor, *, testable: bool = True) -> Frames:
     """Transforms samples along every generator, through the cosets, and once where there is no symmetry.
 
     Arguments:
         problem: Maps and data, in standard units.
         group: What was found, in raw units.
         weights: Weights of the charts, with shape `(K,)`.
+        testable: Whether there is anything to show; otherwise only the background is kept.
     """
     samples = problem.samples
     shown = int(weights.argmax())
@@ -48,7 +49,7 @@ def film(problem: Problem, group: Group, weights: Tensor) -> Frames:
     radii = samples.atlas.radii if all(isinstance(chart, PlaneChart) for chart in charts) else None
     background = _background(samples.x[0]) if samples.is_field else None
     scene = Shared(_Scene.of(problem, shown))
-    paths = _paths(group)
+    paths = _paths(group) if testable else []
     tracks = current_workers().map(_track, [(scene, *path) for path in paths], [p[0] for p in paths], quick=True)
     return Frames(
         tracks=tuple(tracks),
@@ -94,7 +95,8 @@ class _Scene:
         standard = path if self.problem.is_field else self.problem.units.to_standard(path)
         losses = self.residual.losses(standard)
         chart = slice(self.chart, self.chart + 1)
-        excess = losses.excess[..., chart].sum((1, 2)) / losses.scale[..., chart].sum((1, 2)).clamp_min(1e-300)
+        scale = losses.scale[..., chart].sum((1, 2))
+        excess = torch.where(scale > 0, losses.excess[..., chart].sum((1, 2)) / scale.clamp_min(1e-300), torch.nan)
         covered = losses.covered[..., chart].mean((1, 2))
         shown = self._pictures(standard) if self.problem.is_field else self._points(standard)
         return Track(name, t, path, excess.clamp(0.0, 1.0), torch.ones_like(excess), covered, **shown)

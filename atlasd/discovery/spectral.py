@@ -18,6 +18,10 @@ from atlasd.runtime.progress import Progress
 
 _BLIND = 1e-9
 """Null level, relative to the largest, below which nothing feels a direction: rounding."""
+_WEAK = 0.05
+"""The most that is taken for the error of a fitted map."""
+_WEAK = 0.05
+"""The most that is taken for the error of a fitted map."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,25 +55,28 @@ class SpectralSearch:
             first = Residual(problem, index[:48]).slopes() if self.derivatives else None
             return FieldSearch(problem, index, self.samples, self.starts, seed, progress).find(first, self.generators)
         residual, null = (m[0] for m in Residual(problem, problem.pick(self.slopes)).slopes())
-        values, directions, blind = solve(residual, null)
+        # What a fitted map feels less than its own error is not told from nothing.
+        floor = _BLIND if problem.fits is None else max(_BLIND, min(1 - problem.fits.skill, _WEAK))
+        values, directions, blind = solve(residual, null, floor)
         basis = directions.reshape(-1, n, n)
         basis = basis if self.generators is None else basis[: self.generators]
         return Found(basis, tuple(values.tolist()), unfelt=len(blind), fixed=self.generators is not None)
 
 
-def solve(residual: Tensor, null: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def solve(residual: Tensor, null: Tensor, floor: float = _BLIND) -> tuple[Tensor, Tensor, Tensor]:
     """The generalised eigenproblem `G v = lambda D v` on the directions that can be felt.
 
     Arguments:
         residual: G, with shape `(m, m)`.
         null: D, with shape `(m, m)`.
+        floor: Null level, relative to the largest, below which a direction is not felt.
 
     Returns:
         Eigenvalues ascending `(r,)`, directions `(r, m)` of unit Frobenius norm, and the directions that nothing
         feels `(m - r, m)`.
     """
     size, frame = torch.linalg.eigh((null + null.mT) / 2)
-    keep = size > _BLIND * size.max().clamp_min(1e-300)
+    keep = size > floor * size.max().clamp_min(1e-300)
     white = frame[:, keep] / size[keep].sqrt()
     values, vectors = torch.linalg.eigh(white.mT @ ((residual + residual.mT) / 2) @ white)
     directions = (white @ vectors).mT

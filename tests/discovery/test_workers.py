@@ -10,7 +10,7 @@ import torch
 
 import atlasd as ad
 from atlasd.datasets.field_systems import draw_waves, laplacian, plane_waves
-from atlasd.discovery.discover import discover_connected
+from atlasd.discovery.discover import discover
 from atlasd.errors import AtlasdError
 from atlasd.prediction.samples import Samples
 from atlasd.runtime.executor import process_pool, working
@@ -28,20 +28,22 @@ def data():
 def find(data, executor=None):
     """Six charts, hence two blocks."""
     with working(executor):
-        return discover_connected(
+        return discover(
             *data,
             atlas=ATLAS,
             predictor=ad.StencilPredictor(width=3),
-            search=ad.SpectralSearch(samples=4, sizes=(1.5,)),
+            search=ad.SpectralSearch(samples=6, starts=4),
+            cosets=False,
             seed=0,
+            progress=False,
         )
 
 
 def same(a, b):
     assert torch.equal(a.algebra.basis, b.algebra.basis) and torch.equal(a.cosets, b.cosets)
     assert torch.equal(a.chart_generators, b.chart_generators)
-    assert a.spectrum == b.spectrum and a.verdict == b.verdict
-    assert [c.error for c in a.charts] == [c.error for c in b.charts]
+    assert a.spectrum == b.spectrum and str(a.verdict) == str(b.verdict)
+    assert str(a.charts) == str(b.charts)
     return True
 
 
