@@ -151,7 +151,9 @@ def _attempt(
     undecided = not generators.kept and any(f.direction.decision == "cannot tell" for f in generators.dropped)
     # Where a continuous part could not be decided, elements of it are not to be claimed one by one.
     if cosets is not None and asked and not undecided:
-        elements = stages.do("cosets", lambda: settle_cosets(court, algebra, cosets, seed=seed, progress=shown))
+        elements = stages.do(
+            "cosets", lambda: settle_cosets(court, algebra, cosets, found.felt, seed=seed, progress=shown)
+        )
         group = Group(algebra, elements.matrices)
     clock("cosets")
     group = group.conjugate(torch.linalg.inv(problem.units.frame))

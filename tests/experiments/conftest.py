@@ -16,7 +16,7 @@ from atlasd.experiments.record import Extras
 
 @pytest.fixture
 def discovery() -> Discovery:
-    good = Direction(0.004, 0.001, 0.006, 0.9, 1.0, "symmetry", "0.4 % is below the tolerance", 0.2)
+    good = Direction(0.004, 0.0, 0.006, 1.0, 0.9, "symmetry", "breaking at most 0.6%", 0.2)
     return Discovery(
         group=orthogonal(2),
         verdict=Verdict(True, "One generator and one reflection hold.", (good,), (good, good)),
