@@ -18,7 +18,7 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.frames import Frames
-from atlasd.discovery.seal import check_content, check_seal, seal
+from atlasd.discovery.seal import check_content, check_seal, read_beside, seal
 from atlasd.errors import DataError
 from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.codec import storable
@@ -318,30 +318,6 @@ def _read_frames(directory: Path, content: Mapping[str, Any]) -> Frames | None:
         return Frames.from_tensors(shown)
     except (LookupError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(f"`{directory / _FRAMES}` holds no frames: {error!r}; remove it or run again.") from error
-
-
-def read_beside(directory: Path, name: str, content: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Tensors for the pictures of a result, empty if there are none; the digest of the result covers them.
-
-    Arguments:
-        directory: The run directory.
-        name: The file in it.
-        content: What `result.json` holds; results of earlier versions cover no other files.
-    """
-    path = directory / name
-    if not path.is_file():
-        return {}
-    try:
-        tensors = read_tensors(path)
-        same = "files" not in content or content["files"].get(name) == tensor_digest(tensors)
-    except (DataError, OSError, TypeError) as error:
-        raise DataError(f"`{path}` is damaged: {error}; remove it to do without its pictures, or run again.") from error
-    if not same:
-        raise DataError(
-            f"`{path}` must be as atlasd wrote it, got another digest; remove it to do without its pictures, or run "
-            "again."
-        )
-    return tensors
 
 
 def _number(value: float | None) -> float:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["check_content", "check_seal", "seal"]
+__all__ = ["check_content", "check_seal", "read_beside", "seal"]
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from atlasd.runtime.content import tensor_digest
+from atlasd.errors import DataError
+from atlasd.runtime.content import read_tensors, tensor_digest
 
 NAME = "digest"
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
@@ -86,6 +88,30 @@ def check_seal(content: Mapping[str, Any], tensors: Mapping[str, Tensor], versio
     if content.get(NAME) != seal(content, tensors):
         return "it was changed after it was written, since its digest does not fit; run it again"
     return None
+
+
+def read_beside(directory: Path, name: str, content: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Tensors for the pictures of a result, empty if there are none; the digest of the result covers them.
+
+    Arguments:
+        directory: The run directory.
+        name: The file in it.
+        content: What `result.json` holds; results of earlier versions cover no other files.
+    """
+    path = directory / name
+    if not path.is_file():
+        return {}
+    try:
+        tensors = read_tensors(path)
+        same = "files" not in content or content["files"].get(name) == tensor_digest(tensors)
+    except (DataError, OSError, TypeError) as error:
+        raise DataError(f"`{path}` is damaged: {error}; remove it to do without its pictures, or run again.") from error
+    if not same:
+        raise DataError(
+            f"`{path}` must be as atlasd wrote it, got another digest; remove it to do without its pictures, or run "
+            "again."
+        )
+    return tensors
 
 
 def _timeless(value: Any) -> Any:

@@ -16,7 +16,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from torch import Tensor
 
 from atlasd import __version__
-from atlasd.discovery.result import Discovery, read_beside
+from atlasd.discovery.result import Discovery
+from atlasd.discovery.seal import read_beside
 from atlasd.errors import InputError
 from atlasd.experiments import Experiment, find_experiment
 from atlasd.experiments.config import Config
