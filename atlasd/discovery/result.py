@@ -18,7 +18,7 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.frames import Frames
-from atlasd.discovery.seal import check_content, check_seal, read_beside, seal
+from atlasd.discovery.seal import FRAMES, check_content, check_seal, read_frames, seal
 from atlasd.errors import DataError
 from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.codec import storable
@@ -32,7 +32,6 @@ SCHEMA = 2
 _READ = (1, 2)
 """Schemas that can be read."""
 _MOST_ROWS = 8
-_FRAMES = "frames.safetensors"
 Decision: TypeAlias = Literal["symmetry", "approximate", "broken", "not testable", "cannot tell"]
 
 
@@ -184,7 +183,7 @@ class Discovery:
             "paper": {},
             "seconds": {**self.seconds, "total": sum(self.seconds.values())},
         }
-        files = {} if self.frames is None else {_FRAMES: tensor_digest(self.frames.tensors())}
+        files = {} if self.frames is None else {FRAMES: tensor_digest(self.frames.tensors())}
         content.update(extra)
         content["files"] = {**files, **extra.get("files", {})}
         content = _plain(content)
@@ -207,9 +206,9 @@ class Discovery:
         directory.mkdir(parents=True, exist_ok=True)
         write_tensors(directory / "tensors.safetensors", self._tensors())
         if self.frames is None:
-            (directory / _FRAMES).unlink(missing_ok=True)
+            (directory / FRAMES).unlink(missing_ok=True)
         else:
-            write_tensors(directory / _FRAMES, self.frames.tensors())
+            write_tensors(directory / FRAMES, self.frames.tensors())
         text = json.dumps(self.to_dict(experiment, **extra), indent=2, allow_nan=False) + "\n"
         write_atomically(directory / "result.json", lambda path: path.write_text(text))
         return directory
@@ -307,17 +306,7 @@ def load(directory: str | Path) -> Discovery:
         raise DataError(f"`{directory}/result.json` is not a result of atlasd: {error!r}; run it again.") from error
     if broken is not None:
         raise DataError(f"`{directory}/result.json` must be as atlasd wrote it: {broken}.")
-    return replace(found, frames=_read_frames(directory, content))
-
-
-def _read_frames(directory: Path, content: Mapping[str, Any]) -> Frames | None:
-    shown = read_beside(directory, _FRAMES, content)
-    if not shown:
-        return None
-    try:
-        return Frames.from_tensors(shown)
-    except (LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise DataError(f"`{directory / _FRAMES}` holds no frames: {error!r}; remove it or run again.") from error
+    return replace(found, frames=read_frames(directory, content))
 
 
 def _number(value: float | None) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["check_content", "check_seal", "read_beside", "seal"]
+__all__ = ["FRAMES", "check_content", "check_seal", "read_beside", "read_frames", "seal"]
 
 import json
 from collections.abc import Mapping
@@ -11,10 +11,12 @@ from typing import Any
 
 from torch import Tensor
 
+from atlasd.discovery.frames import Frames
 from atlasd.errors import DataError
 from atlasd.runtime.content import read_tensors, tensor_digest
 
 NAME = "digest"
+FRAMES = "frames.safetensors"
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "experiment": (str, type(None)), "config": dict, "seed": int, "version": str, "group": dict, "generators": list,
     "cosets": list, "spectrum": list, "verdict": dict, "predictor": dict, "charts": list, "metrics": dict,
@@ -112,6 +114,17 @@ def read_beside(directory: Path, name: str, content: Mapping[str, Any]) -> dict[
             "again."
         )
     return tensors
+
+
+def read_frames(directory: Path, content: Mapping[str, Any]) -> Frames | None:
+    """The frames that a result was saved with, `None` if there are none."""
+    shown = read_beside(directory, FRAMES, content)
+    if not shown:
+        return None
+    try:
+        return Frames.from_tensors(shown)
+    except (LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise DataError(f"`{directory / FRAMES}` holds no frames: {error!r}; remove it or run again.") from error
 
 
 def _timeless(value: Any) -> Any:
