@@ -14,6 +14,7 @@ import typer
 
 from atlasd.errors import AtlasdError
 from atlasd.runtime.interrupt import prompt_interrupt
+from atlasd.runtime.text import escaped
 
 INTERRUPTED = "atlasd: interrupted; "
 AGAIN = "run the same command again to start over."
@@ -64,19 +65,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = typer.main.get_command(app)
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with prompt_interrupt(_interrupted):
+        with prompt_interrupt(_abandoned):
             status = command.main(given, prog_name="atlasd", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         status = 130
     except (AtlasdError, OSError) as error:
         return _fail(str(error))
+    except MemoryError:
+        return _fail("the work must fit into memory, got no room; give it fewer samples or a larger machine.")
     except Exception as error:
         # Usage errors: their class is click's in older typer and typer's own in newer.
         if not callable(getattr(error, "format_message", None)):
             raise
         return _fail(error.format_message())  # type: ignore[attr-defined]
     if status == 130:
-        print(_interrupted(), file=sys.stderr)
+        exec("")  # an interrupt that passed through `exec` is remembered until the next one, and would set the status
+        print(escaped(_interrupted()), file=sys.stderr)
     return status if isinstance(status, int) else 0
 
 
@@ -87,6 +91,14 @@ def _interrupted() -> str:
     return INTERRUPTED + (f"`{hint}` goes on with it." if hint else AGAIN)
 
 
+def _abandoned() -> str:
+    """The same for a process that ends at once: nothing else will tidy its run directory."""
+    stages = sys.modules.get("atlasd.runtime.stages")
+    if stages is not None:
+        stages.abandon()
+    return _interrupted()
+
+
 def _fail(message: str) -> int:
-    print(f"atlasd: error: {' '.join(message.split())}", file=sys.stderr)
+    print(f"atlasd: error: {escaped(' '.join(message.split()))}", file=sys.stderr)
     return 2

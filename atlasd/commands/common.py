@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "AsJson", "Dask", "Quiet", "Seed", "Settings", "Tolerance", "Verbose", "WorkerCount", "carry_out", "chosen_workers",
-    "console", "experiment_names", "shown_progress", "write_run_page",
+    "AsJson", "Dask", "Quiet", "Seed", "Settings", "Tls", "Tolerance", "Verbose", "WorkerCount", "carry_out",
+    "chosen_workers", "console", "experiment_names", "shown_progress", "tell", "write_run_page",
 ]  # fmt: skip
 
 import sys
@@ -42,7 +42,15 @@ WorkerCount = Annotated[
         help="Processes, one thread each  [default: this one; for discover with many charts, all cores]",
     ),
 ]
-Dask = Annotated[str, typer.Option("--dask", metavar="ADDRESS", help="Work on this Dask cluster: tcp://HOST:8786.")]
+Dask = Annotated[str, typer.Option("--dask", metavar="ADDRESS", help="Work on this Dask cluster: tls://HOST:8786.")]
+Tls = Annotated[
+    str,
+    typer.Option(
+        "--tls",
+        metavar="CA,CERT,KEY",
+        help="With --dask tls://...: files of the authority's certificate, of one's own, and of its key.",
+    ),
+]
 
 
 def experiment_names(incomplete: str) -> list[str]:
@@ -54,10 +62,17 @@ def experiment_names(incomplete: str) -> list[str]:
 
 def console() -> Console:
     """Standard output; where it is a pipe, tables are not folded to 80 columns."""
-    from rich.console import Console
+    from atlasd.runtime.console import EscapingConsole
 
-    made = Console(highlight=False)
-    return made if made.is_terminal else Console(highlight=False, width=160)
+    made = EscapingConsole(highlight=False)
+    return made if made.is_terminal else EscapingConsole(highlight=False, width=160)
+
+
+def tell(message: str, *, err: bool = True) -> None:
+    """Writes one line, on standard error unless it is the answer; characters that a terminal obeys are escaped."""
+    from atlasd.runtime.text import escaped
+
+    typer.echo(escaped(message), err=err)
 
 
 @contextmanager
@@ -77,17 +92,25 @@ def shown_progress(quiet: bool, verbose: bool = False) -> Iterator[Progress]:
 
 
 @contextmanager
-def chosen_workers(workers: int | None, dask: str) -> Iterator[None]:
-    """Runs tasks in several processes, on a Dask cluster, or, where neither is asked for, in this process."""
+def chosen_workers(workers: int | None, dask: str, tls: str = "") -> Iterator[None]:
+    """Runs tasks in several processes, on a Dask cluster, or, where neither is asked for, in this process.
+
+    Arguments:
+        workers: Number of processes.
+        dask: Address of a scheduler.
+        tls: Files for an encrypted connection to it, as `CA,CERT,KEY`.
+    """
     from atlasd.errors import InputError
     from atlasd.runtime.executor import alone, process_pool, working
 
     if workers is not None and workers < 1:
         raise InputError(f"`workers` must be at least 1, got {workers}.")
+    if tls and not dask.startswith("tls://"):
+        raise InputError(f"--tls must come with --dask tls://HOST:8786, got {dask or 'no address'!r}; give one.")
     if dask:
         if workers is not None:
             raise InputError("--workers and --dask must not both be given; leave one out.")
-        with _dask_client(dask) as client, working(client.get_executor()):
+        with _dask_client(dask, tls) as client, working(client.get_executor()):
             yield
     elif workers is not None and workers > 1:
         with process_pool(workers) as pool, working(pool):
@@ -99,16 +122,25 @@ def chosen_workers(workers: int | None, dask: str) -> Iterator[None]:
         yield
 
 
-def _dask_client(address: str) -> Any:
+def _dask_client(address: str, tls: str) -> Any:
     from atlasd.errors import InputError
 
     try:
         from distributed import Client
+        from distributed.security import Security
     except ImportError as error:
         raise InputError("--dask must have Dask to work with, got none; pip install 'atlasd[dask]'.") from error
+    files = [Path(name.strip()) for name in tls.split(",")] if tls else []
+    if files and (len(files) != 3 or not all(file.is_file() for file in files)):
+        raise InputError(f"--tls must name three files, CA,CERT,KEY, got {tls!r}; check the paths.")
+    options: dict[str, Any] = {"timeout": 10}
+    if files:
+        names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
+        given = dict(zip(names, map(str, files), strict=True))
+        options["security"] = Security(require_encryption=True, **given)
     try:
-        return Client(address, timeout=10)
-    except (OSError, ValueError, TimeoutError) as error:
+        return Client(address, **options)
+    except (OSError, ValueError, TimeoutError, TypeError) as error:  # ssl.SSLError is an OSError
         raise InputError(
             f"--dask must be the address of a scheduler, such as tcp://HOST:8786, got {address!r}: {error}"
         ) from error
@@ -122,12 +154,14 @@ def write_run_page(recorded: Recorded) -> Path:
     return write_report(recorded.discovery, directory / "report.html", content=recorded.content, fields=fields)
 
 
-def carry_out(plan: Plan, *, workers: int | None, dask: str, as_json: bool, quiet: bool, verbose: bool) -> None:
+def carry_out(
+    plan: Plan, *, workers: int | None, dask: str, tls: str, as_json: bool, quiet: bool, verbose: bool
+) -> None:
     """Runs a plan, writes its page, and prints what was found."""
     from atlasd.experiments.record import execute
     from atlasd.report.figures import write_figures
 
-    with chosen_workers(workers, dask), shown_progress(quiet, verbose) as progress:
+    with chosen_workers(workers, dask, tls), shown_progress(quiet, verbose) as progress:
         recorded = execute(plan, progress, write_figures)
         page = write_run_page(recorded)
     if as_json:
@@ -137,4 +171,4 @@ def carry_out(plan: Plan, *, workers: int | None, dask: str, as_json: bool, quie
 
     print_discovery(recorded.discovery, console(), metrics=recorded.extras.metrics)
     if not quiet:
-        typer.echo(f"kept in {plan.directory}; the report is {page}", err=True)
+        tell(f"kept in {plan.directory}; the report is {page}")

@@ -16,11 +16,13 @@ from atlasd.commands.common import (
     Quiet,
     Seed,
     Settings,
+    Tls,
     Tolerance,
     WorkerCount,
     chosen_workers,
     console,
     shown_progress,
+    tell,
 )
 
 
@@ -33,16 +35,19 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/compare-NAME-seedS]")] = None,
     workers: WorkerCount = None,
     dask: Dask = "",
+    tls: Tls = "",
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Run every method on the same data, and show what each finds, claims and costs."""
+    from atlasd import __version__
     from atlasd.experiments.compare import find_contest, run_contest
     from atlasd.experiments.compare_record import write_table
     from atlasd.experiments.config import parse_settings
     from atlasd.experiments.record import check_directory
     from atlasd.report.html import write_report
     from atlasd.report.tables import row_table
+    from atlasd.runtime.stages import NAME, keeping
 
     contest = find_contest(name)
     more = [] if tolerance is None else [f"tolerance={tolerance}"]
@@ -50,11 +55,17 @@ def compare(
     directory = out or Path("runs") / f"compare-{name}-seed{seed}"
     check_directory(directory, "compare.json")
     chosen = [m.strip() for m in methods.split(",") if m.strip()]
-    with chosen_workers(workers, dask), shown_progress(quiet) as progress:
-        table = run_contest(contest, config, seed, progress, methods=chosen, keep=directory / "ours")
-    written = write_table(table, directory)
-    if written is not None:
-        write_report(written.discovery, directory / "report.html", content=written.content, title=f"compare {name}")
+    words = ["compare", *config.words(name, seed)[1:], *(["--methods", ",".join(chosen)] if chosen else [])]
+    with (
+        chosen_workers(workers, dask, tls),
+        shown_progress(quiet) as progress,
+        keeping(directory, words, __version__, progress.say),
+    ):
+        ours = directory / NAME / "ours"
+        table = run_contest(contest, config, seed, progress, methods=chosen, keep=ours)
+        written = write_table(table, directory, ours)
+        if written is not None:
+            write_report(written.discovery, directory / "report.html", content=written.content, title=f"compare {name}")
     if as_json:
         sys.stdout.write((directory / "compare.json").read_text())
         return
@@ -65,4 +76,4 @@ def compare(
     typer.echo(f"negative control: {contest.control}")
     typer.echo("paper: " + ", ".join(f"{k}: {v}" for k, v in contest.paper.items()))
     if not quiet:
-        typer.echo(f"kept in {directory}", err=True)
+        tell(f"kept in {directory}")

@@ -14,6 +14,7 @@ from atlasd.commands.common import (
     Dask,
     Quiet,
     Seed,
+    Tls,
     Tolerance,
     Verbose,
     WorkerCount,
@@ -52,6 +53,7 @@ def discover(
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/FILE-seedS]")] = None,
     workers: WorkerCount = None,
     dask: Dask = "",
+    tls: Tls = "",
     as_json: AsJson = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -83,4 +85,4 @@ def discover(
     from atlasd.experiments.record import plan_config
 
     plan = plan_config(OWN, config, seed=seed, out=out)
-    carry_out(plan, workers=workers, dask=dask, as_json=as_json, quiet=quiet, verbose=verbose)
+    carry_out(plan, workers=workers, dask=dask, tls=tls, as_json=as_json, quiet=quiet, verbose=verbose)

@@ -23,7 +23,7 @@ _OPTIONAL = {
     "h5netcdf": "netCDF files",
     "zarr": "zarr stores",
     "pyarrow": "parquet tables",
-    "dask": "work on many machines",
+    "distributed": "work on many machines",
     "pythia8mc": "jets of your own",
 }
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 __all__ = ["report"]
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from atlasd.errors import DataError
+from atlasd.commands.common import tell
+from atlasd.errors import AtlasdError, DataError
 
 
 def report(
@@ -23,11 +23,17 @@ def report(
     from atlasd.discovery.result import load
     from atlasd.experiments.record import read_fields
     from atlasd.report.html import write_report
+    from atlasd.runtime.content import read_json
 
     discovery = load(directory)
-    content = json.loads((directory / "result.json").read_text())
-    path = write_report(discovery, out or directory / "report.html", content=content, fields=read_fields(directory))
-    typer.echo(str(path))
+    content, fields = read_json(directory / "result.json"), read_fields(directory)
+    try:
+        path = write_report(discovery, out or directory / "report.html", content=content, fields=fields)
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, AtlasdError):
+            raise
+        raise DataError(f"`{directory}` holds a result that cannot be shown: {error!r}; run it again.") from error
+    tell(str(path), err=False)
 
 
 def _what(path: Path) -> str:

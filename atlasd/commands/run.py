@@ -15,6 +15,7 @@ from atlasd.commands.common import (
     Quiet,
     Seed,
     Settings,
+    Tls,
     Verbose,
     WorkerCount,
     carry_out,
@@ -34,6 +35,7 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/NAME-seedS]")] = None,
     workers: WorkerCount = None,
     dask: Dask = "",
+    tls: Tls = "",
     as_json: AsJson = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -45,4 +47,4 @@ def run(
     from atlasd.experiments.record import plan_run
 
     plan = plan_run(name, settings, seed=seed, out=out)
-    carry_out(plan, workers=workers, dask=dask, as_json=as_json, quiet=quiet, verbose=verbose)
+    carry_out(plan, workers=workers, dask=dask, tls=tls, as_json=as_json, quiet=quiet, verbose=verbose)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from atlasd.commands.common import AsJson, Dask, Quiet, chosen_workers, shown_progress
+from atlasd.commands.common import AsJson, Dask, Quiet, Tls, chosen_workers, shown_progress
 
 
 def zoo(
@@ -25,6 +25,7 @@ def zoo(
     tolerance: Annotated[float, typer.Option(help="Strength of a breaking up to which it counts as a symmetry.")] = 0.2,
     workers: Annotated[int | None, typer.Option(help="Processes  [default: one for each core]")] = None,
     dask: Dask = "",
+    tls: Tls = "",
     out: Annotated[Path, typer.Option(help="Where to keep the table.")] = Path("runs/zoo"),
     as_json: AsJson = False,
     quick: Annotated[bool, typer.Option(help="Six small systems, the exact maps, one seed.")] = False,
@@ -50,8 +51,8 @@ def zoo(
     words += ["--first", str(first)] if first else []
     words += ["--noise", str(noise), "--tolerance", str(tolerance)]
     count = None if dask else workers or min(len(tasks), os.cpu_count() or 1)
-    placed = chosen_workers(workers if dask else count, dask)
-    with placed, shown_progress(quiet) as progress, keeping(out, words, __version__):
+    placed = chosen_workers(workers if dask else count, dask, tls)
+    with placed, shown_progress(quiet) as progress, keeping(out, words, __version__, progress.say):
         done = run_zoo(tasks, progress=progress)
         write_zoo(done, out)
     if as_json:

@@ -16,10 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from atlasd.errors import DataError, InputError
+from atlasd.runtime.files import open_plain, read_bytes, sync_directory, write_atomically
 from atlasd.runtime.progress import Progress, Silent
 
 _BLOCK = 1 << 20
 _TIMEOUT = 30.0
+_MOST = 1 << 30
+"""Bytes of a file whose size is not known; ClimateNet's have 70 MB."""
+_MOST_PAGE = 16 << 20
+"""Bytes of a page of links."""
+_MOST_FILES = 10_000
 
 
 @dataclass(frozen=True)
@@ -29,14 +35,20 @@ class RemoteFile:
     Arguments:
         name: What it is called here; may name a folder too.
         url: Where it is.
-        checksum: `md5:...` or `sha256:...`; `None` where none is published.
-        size: Its size in bytes, where known.
+        checksum: `sha256:...`; `md5:...` where its source publishes nothing better, `None` where it publishes none. In
+            both cases the SHA-256 of what came first is kept beside the file, and holds from then on.
+        size: Its size in bytes, where known; no more is fetched.
     """
 
     name: str
     url: str
     checksum: str | None = None
     size: int | None = None
+
+    @property
+    def most(self) -> int:
+        """Bytes beyond which it cannot be what it should be."""
+        return _MOST if self.size is None else self.size
 
 
 @dataclass(frozen=True)
@@ -73,12 +85,16 @@ REGISTRY: dict[str, RemoteData] = {
             "CC BY-SA 3.0",
             "https://yann.lecun.com/exdb/mnist",
             tuple(
-                RemoteFile(f"{name}-ubyte.gz", f"{_MNIST}/{name}-ubyte.gz", f"md5:{checksum}")
-                for name, checksum in (
-                    ("train-images-idx3", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-                    ("train-labels-idx1", "d53e105ee54ea40749a09fcbcd1e9432"),
-                    ("t10k-images-idx3", "9fb629c4189551a2d022fa330f9573f3"),
-                    ("t10k-labels-idx1", "ec29112dd5afa0611ce80d1b7f02629c"),
+                RemoteFile(f"{name}-ubyte.gz", f"{_MNIST}/{name}-ubyte.gz", f"sha256:{checksum}", size)
+                for name, checksum, size in (
+                    (
+                        "train-images-idx3",
+                        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+                        9_912_422,
+                    ),
+                    ("train-labels-idx1", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28_881),
+                    ("t10k-images-idx3", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1_648_877),
+                    ("t10k-labels-idx1", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4_542),
                 )
             ),
         ),
@@ -158,15 +174,16 @@ def _linked(folder: str, url: str) -> list[RemoteFile]:
     request = urllib.request.Request(url, headers={"User-Agent": "atlasd"})
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
-            page = response.read().decode(errors="replace")
+            _check_address(url, response)
+            page = response.read(_MOST_PAGE).decode(errors="replace")
     except (OSError, http.client.HTTPException) as error:
         cause = " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__
         raise DataError(
             f"`{url}` could not be read ({cause}); run again where there is a network, or copy the files by hand."
         ) from error
     names = sorted(set(re.findall(r"href=[\"']?([\w.-]+\.nc)\b", page)))
-    if not names:
-        raise DataError(f"`{url}` must link to netCDF files, got none; copy the files by hand.")
+    if not 1 <= len(names) <= _MOST_FILES:
+        raise DataError(f"`{url}` must link to netCDF files, got {len(names) or 'none'}; copy the files by hand.")
     return [RemoteFile(f"{folder}/{name}", f"{url}{name}") for name in names]
 
 
@@ -193,7 +210,11 @@ def _fetch_file(file: RemoteFile, path: Path, progress: Progress) -> Path:
     except DataError:
         part.unlink()  # going on from wrong bytes would never end well
         raise
+    if not (file.checksum or "").startswith("sha256:"):
+        digest = _digest(part, "sha256")
+        write_atomically(_record(path), lambda record: record.write_text(f"{digest}  {path.name}\n"))
     os.replace(part, path)
+    sync_directory(path.parent)
     return path
 
 
@@ -214,17 +235,37 @@ def _download(file: RemoteFile, part: Path, progress: Progress) -> None:
         part.unlink()
         return _download(file, part, progress)
     with response:
+        _check_address(file.url, response)
         goes_on = response.status == 206
-        length = response.headers.get("Content-Length")
         start = have if goes_on else 0
-        total = start + int(length) if length is not None else file.size
-        with part.open("ab" if goes_on else "wb") as out:
+        length = _length(response)
+        total = file.size if length is None else start + length
+        if (total or 0) > file.most:
+            raise ConnectionError(f"the server offers {total} bytes where at most {file.most} are expected")
+        # A link that somebody put there is not written through.
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if goes_on else os.O_TRUNC)
+        with os.fdopen(open_plain(part, flags, follow=False), "ab" if goes_on else "wb") as out:
             blocks = None if total is None else -(-(total - start) // _BLOCK)
             for block in progress.track(_blocks(response), f"fetch {file.name}", blocks):
                 out.write(block)
+                if out.tell() > file.most:
+                    raise ConnectionError(f"the server sends more than the {file.most} bytes that are expected")
         got = part.stat().st_size
     if total is not None and got < total:
         raise ConnectionError(f"the connection ended after {got} of {total} bytes")
+
+
+def _check_address(url: str, response: http.client.HTTPResponse) -> None:
+    """Raises where an encrypted connection was led on to a plain one."""
+    reached = str(getattr(response, "url", url))
+    if url.startswith("https:") and not reached.startswith("https:"):
+        raise ConnectionError(f"the server leads on to {reached.split('?')[0]}, which is not encrypted")
+
+
+def _length(response: http.client.HTTPResponse) -> int | None:
+    """Bytes that are to come, where the server says so in a form that can be understood."""
+    text = (response.headers.get("Content-Length") or "").strip()
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
@@ -232,13 +273,25 @@ def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
         yield block
 
 
-def _verify(path: Path, shown: Path, file: RemoteFile, remedy: str) -> None:
-    if file.checksum is None:
-        return
-    kind, _, expected = file.checksum.partition(":")
+def _record(path: Path) -> Path:
+    """Where the SHA-256 of the first fetch stands."""
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _digest(path: Path, kind: str) -> str:
     digest = hashlib.new(kind, usedforsecurity=False)
     with path.open("rb") as handle:
         while block := handle.read(_BLOCK):
             digest.update(block)
-    if digest.hexdigest() != expected:
-        raise DataError(f"`{shown}` must have the {kind} sum {expected}, got {digest.hexdigest()}; {remedy}.")
+    return digest.hexdigest()
+
+
+def _verify(path: Path, shown: Path, file: RemoteFile, remedy: str) -> None:
+    sums = [] if file.checksum is None else [file.checksum]
+    record = _record(shown)
+    if record.is_file():
+        words = read_bytes(record, 1 << 12).decode(errors="replace").split()
+        sums.append(f"sha256:{words[0] if words else 'none'}")
+    for kind, _, expected in (each.partition(":") for each in sums):
+        if (found := _digest(path, kind)) != expected:
+            raise DataError(f"`{shown}` must have the {kind} sum {expected}, got {found}; {remedy}.")

@@ -7,6 +7,7 @@ __all__ = ["read_variables"]
 import csv
 import gzip
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -14,34 +15,36 @@ from typing import IO
 import numpy as np
 
 from atlasd.datasets.files import Variable
+from atlasd.datasets.limits import MOST_BYTES, MOST_CELLS, MOST_LINE, check_count
 from atlasd.errors import DataError
 
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
-_LARGEST = 2 << 30
+_REMEDY = "convert it to parquet or HDF5"
 
 
 def read_variables(path: Path, kind: str) -> dict[str, Variable]:
     """The columns; missing entries become NaN."""
     with _open(path) as handle:
-        first = handle.readline()
+        lines = _lines(path, handle)
+        first = next(lines, "")
         if not first.strip():
             raise DataError(f"`{path}` must start with a line of column names, got an empty line.")
         delimiter = max(",;\t", key=first.count) if any(d in first for d in ",;\t") else " "
         names = next(csv.reader([first.strip().lstrip("#").strip()], delimiter=delimiter, skipinitialspace=True))
         names = [n.strip() for n in names]
+        check_count(path, len(names), "columns")
         if all(_number(n) is not None for n in names):
             raise DataError(
                 f"`{path}` must start with column names, got the numbers {first.strip()[:60]!r}; add a header."
             )
-        twice = sorted({n for n in names if names.count(n) > 1})
+        twice = sorted(n for n, count in Counter(names).items() if count > 1)
         if twice:
             raise DataError(f"`{path}` must have different column names, got {twice[0]!r} twice; rename one.")
         if len(names) < 2:
             raise DataError(f"`{path}` must have at least two columns, input and target, got only {names[0]!r}.")
-        if path.stat().st_size > _LARGEST:
-            raise DataError(f"`{path}` is too large to be read as text (over 2 GB); convert it to parquet or HDF5.")
-        columns = _columns(path, csv.reader(handle, delimiter=delimiter, skipinitialspace=True), names)
-    return {n: _variable(n, c) for n, c in zip(names, columns, strict=True)}
+        rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+        table, texts = _table(path, rows, len(names))
+    return {n: _text(n, texts[k]) if k in texts else _column(n, table[:, k]) for k, n in enumerate(names)}
 
 
 def _open(path: Path) -> IO[str]:
@@ -50,24 +53,42 @@ def _open(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def _columns(path: Path, rows: Iterator[list[str]], names: list[str]) -> list[array | str]:
-    """Numbers of each column, or its first text."""
-    columns: list[array | str] = [array("d") for _ in names]
+def _lines(path: Path, handle: IO[str]) -> Iterator[str]:
+    """Lines one by one, neither too long nor too many: a small gzipped file may unpack to anything."""
+    left = MOST_BYTES
+    while line := handle.readline(MOST_LINE + 1):
+        left -= len(line)
+        if len(line) > MOST_LINE:
+            raise DataError(f"`{path}` must have lines of at most {MOST_LINE} characters, got a longer one; {_REMEDY}.")
+        if left < 0:
+            raise DataError(f"`{path}` must hold at most {MOST_BYTES >> 20} MB of text, got more; {_REMEDY}.")
+        yield line
+
+
+def _table(path: Path, rows: Iterator[list[str]], width: int) -> tuple[np.ndarray, dict[int, str]]:
+    """All numbers, with shape `(rows, width)`, and the first text of each column that holds any."""
+    values = array("d")
+    texts: dict[int, str] = {}
+    blank = 0
     for number, row in enumerate(rows, start=2):
+        if len(values) + blank > MOST_CELLS:
+            raise DataError(f"`{path}` must hold at most {MOST_CELLS} numbers as text, got more; {_REMEDY}.")
         if not row:
+            blank += 1
             continue
-        if len(row) != len(names):
-            raise DataError(f"`{path}` must have {len(names)} entries on every line, got {len(row)} on line {number}.")
-        for k, text in enumerate(row):
-            column = columns[k]
-            if isinstance(column, str):
-                continue
-            value = _number(text)
-            if value is None:
-                columns[k] = text
-            else:
-                column.append(value)
-    return columns
+        if len(row) != width:
+            raise DataError(f"`{path}` must have {width} entries on every line, got {len(row)} on line {number}.")
+        for k in texts:
+            row[k] = "nan"
+        try:
+            values.extend(list(map(float, row)))  # all at once: most rows are numbers
+        except ValueError:
+            for k, text in enumerate(row):
+                value = _number(text)
+                if value is None:
+                    texts[k] = text
+                values.append(float("nan") if value is None else value)
+    return np.frombuffer(values, dtype=np.float64).reshape(-1, width) if values else np.zeros((0, width)), texts
 
 
 def _number(text: str) -> float | None:
@@ -77,11 +98,11 @@ def _number(text: str) -> float | None:
         return float("nan") if text.strip().lower() in _MISSING else None
 
 
-def _variable(name: str, column: array | str) -> Variable:
-    if isinstance(column, str):
-        return Variable(name, (0,), np.dtype(str), lambda rows, axis: np.array([column]))
-    values = np.frombuffer(column, dtype=np.float64) if len(column) else np.zeros(0)
+def _text(name: str, example: str) -> Variable:
+    return Variable(name, (0,), np.dtype(str), lambda rows, axis: np.array([example]))
+
+
+def _column(name: str, values: np.ndarray) -> Variable:
     whole = values.size > 0 and bool(np.all(np.isfinite(values)) and np.all(values == np.round(values)))
-    if whole and float(np.abs(values).max()) < 2**53:
-        values = values.astype(np.int64)
-    return Variable(name, values.shape, values.dtype, lambda rows, axis: values[rows])
+    kind = np.dtype(np.int64 if whole and float(np.abs(values).max()) < 2**53 else np.float64)
+    return Variable(name, values.shape, kind, lambda rows, axis: values[rows].astype(kind))

@@ -5,35 +5,29 @@ from __future__ import annotations
 __all__ = ["read_variables"]
 
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 
 from atlasd.datasets.files import Variable
+from atlasd.datasets.hdf5_walk import check_dataset, walk_datasets
+from atlasd.datasets.limits import check_count
 
 
 def read_variables(path: Path, kind: str) -> dict[str, Variable]:
     """The datasets of the file by their path inside it."""
     found: dict[str, Variable] = {}
-
-    def visit(name: str, item: Any) -> None:
-        if not isinstance(item, h5py.Dataset) or item.shape is None:
-            return
-        if item.attrs.get("CLASS") in (b"DIMENSION_SCALE", "DIMENSION_SCALE"):
-            return
-        if item.dtype.names:
-            for column in item.dtype.names:
-                inner = item.dtype[column]
-                shape = (*item.shape, *inner.shape)
-                found[f"{name}/{column}"] = Variable(
-                    f"{name}/{column}", shape, inner.base, _Reader(path, name, column), ()
-                )
-        else:
-            found[name] = Variable(name, item.shape, item.dtype, _Reader(path, name), _dims(item))
-
     with h5py.File(path, "r") as file:
-        file.visititems(visit)
+        for name, item in walk_datasets(path, file):
+            if item.shape is None or item.attrs.get("CLASS") in (b"DIMENSION_SCALE", "DIMENSION_SCALE"):
+                continue
+            if not item.dtype.names:
+                found[name] = Variable(name, item.shape, item.dtype, _Reader(path, name), _dims(item))
+                continue
+            check_count(path, len(found) + len(item.dtype.names))
+            for column in item.dtype.names:
+                inner, long = item.dtype[column], f"{name}/{column}"
+                found[long] = Variable(long, (*item.shape, *inner.shape), inner.base, _Reader(path, name, column))
     return found
 
 
@@ -45,8 +39,10 @@ class _Reader:
 
     def __call__(self, rows: slice, axis: int) -> np.ndarray:
         with h5py.File(self._path, "r") as file:
-            part = file[self._name][(slice(None),) * axis + (rows,)]
-        return part if self._column is None else part[self._column]
+            dataset = file[self._name]
+            check_dataset(self._path, self._name, dataset)  # the file may be another one by now
+            source = dataset if self._column is None else dataset.fields(self._column)
+            return source[(slice(None),) * axis + (rows,)]
 
 
 def _dims(item: h5py.Dataset) -> tuple[str, ...]:

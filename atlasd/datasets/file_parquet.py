@@ -10,12 +10,17 @@ import numpy as np
 import pyarrow.parquet as parquet
 
 from atlasd.datasets.files import Variable
+from atlasd.datasets.limits import check_claim, check_count
+
+_ROWS = 1 << 18
 
 
 def read_variables(path: Path, kind: str) -> dict[str, Variable]:
     """The columns; numbers are taken as they are, missing ones become NaN."""
     with parquet.ParquetFile(path) as file:
+        check_count(path, file.metadata.num_columns, "columns")
         schema, rows = file.schema_arrow, file.metadata.num_rows
+    check_claim(path, "every column", 8 * rows, path.stat().st_size)
     found = {}
     for field in schema:
         try:
@@ -31,5 +36,11 @@ class _Reader:
         self._path, self._name = path, name
 
     def __call__(self, rows: slice, axis: int) -> np.ndarray:
-        column = parquet.read_table(self._path, columns=[self._name]).column(0)
-        return column.to_numpy()[rows]
+        with parquet.ParquetFile(self._path) as file:
+            wanted = np.arange(file.metadata.num_rows)[rows]
+            parts, first = [], 0
+            for batch in file.iter_batches(_ROWS, columns=[self._name]):
+                mine = wanted[(wanted >= first) & (wanted < first + len(batch))]
+                parts.append(batch.column(0).to_numpy(zero_copy_only=False)[mine - first])
+                first += len(batch)
+        return np.concatenate(parts) if parts else np.zeros(0)

@@ -11,10 +11,14 @@ import numpy as np
 import xarray
 
 from atlasd.datasets.files import Variable
+from atlasd.datasets.hdf5_walk import check_hdf5
+from atlasd.datasets.zarr_check import check_store
 
 
 def read_variables(path: Path, kind: str) -> dict[str, Variable]:
     """The data variables; coordinates are used for the direction of the axes only."""
+    if kind == "zarr":
+        check_store(path)
     try:
         with open_dataset(path, zarr=kind == "zarr") as dataset:
             return _listed(dataset, path, kind == "zarr")
@@ -35,6 +39,7 @@ def open_dataset(path: Path, *, zarr: bool) -> xarray.Dataset:
     with path.open("rb") as handle:
         if handle.read(3) == b"CDF":
             return xarray.open_dataset(path, decode_times=False, cache=False, engine="scipy")
+    check_hdf5(path)
     import h5netcdf
     from xarray.backends import H5NetCDFStore
 
@@ -82,5 +87,6 @@ def _listed(dataset: Any, path: Path, zarr: bool) -> dict[str, Variable]:
 def _ascending(dataset: Any, dim: Any) -> bool:
     if dim not in dataset.coords:
         return True
-    values = dataset.coords[dim].values
+    ends = dataset.coords[dim]
+    values = ends.isel({dim: [0, -1]}).values if ends.ndim == 1 and ends.size else ends.values
     return values.ndim != 1 or values.size < 2 or values.dtype.kind not in "fiu" or bool(values[-1] >= values[0])

@@ -6,16 +6,20 @@ __all__ = ["DataFile", "Variable", "find_variable", "near_names", "open_data"]
 
 import difflib
 import importlib
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
+from atlasd.datasets.limits import check_count, check_size
+from atlasd.datasets.probe import check_opens
 from atlasd.datasets.whole import reading, said
 from atlasd.errors import AtlasdError, DataError, InputError
+from atlasd.runtime.arrays import unmasked
 
 Reader: TypeAlias = Callable[[slice, int], np.ndarray]
 
@@ -31,6 +35,7 @@ class Variable:
         reader: Reads the entries whose index along an axis lies in a slice.
         dims: Names of its axes, where the format has them.
         ascending: For each axis whether its coordinate grows with the index; true where unknown.
+        source: The file, for messages.
     """
 
     name: str
@@ -39,6 +44,7 @@ class Variable:
     reader: Reader
     dims: tuple[str, ...] = ()
     ascending: tuple[bool, ...] = ()
+    source: str = "the file"
 
     @property
     def numeric(self) -> bool:
@@ -47,8 +53,13 @@ class Variable:
 
     def read(self, rows: slice, axis: int = 0) -> np.ndarray:
         """Reads it, all of it but for the slice along `axis`."""
+        if len(self.shape) <= axis:
+            raise InputError(f"variable {self.name!r} must hold samples, got a single number; choose another one.")
+        count = len(range(*rows.indices(self.shape[axis])))
+        others = math.prod(self.shape[:axis] + self.shape[axis + 1 :])
+        check_size(Path(self.source), self.name, count * others * self._width, "lower --samples")
         try:
-            return np.asarray(self.reader(rows, axis))
+            return unmasked(self.reader(rows, axis), self.name)
         except AtlasdError:
             raise
         except MemoryError as error:
@@ -57,6 +68,10 @@ class Variable:
             ) from error
         except Exception as error:
             raise DataError(f"variable {self.name!r} cannot be read: {said(error)}; is the file whole?") from error
+
+    @property
+    def _width(self) -> int:
+        return 8 if self.dtype is None else self.dtype.itemsize
 
     def __str__(self) -> str:
         inside = ", ".join(
@@ -108,6 +123,8 @@ def open_data(path: str | Path) -> DataFile:
     path = Path(path)
     kind = _kind(path)
     module, _ = _FORMATS[kind]
+    if kind in ("hdf5", "netcdf"):  # no other library was seen to loop or crash
+        check_opens(path, module, kind)
     try:
         with reading(path, f"{kind} file"):
             variables = importlib.import_module(f"atlasd.datasets.{module}").read_variables(path, kind)
@@ -115,8 +132,10 @@ def open_data(path: str | Path) -> DataFile:
         raise DataError(
             f"`{path}` needs the package {error.name!r} to be read; install it with pip install 'atlasd[data]'."
         ) from error
+    check_count(path, len(variables))
     if not variables:
         raise DataError(f"`{path}` must hold arrays, got a {kind} file with none.")
+    variables = {name: replace(variable, source=str(path)) for name, variable in variables.items()}
     return DataFile(path, kind, variables, table=kind in ("csv", "parquet"))
 
 

@@ -12,9 +12,7 @@ __all__ = ["JetSettings", "generate_jets", "generate_shard"]
 import importlib
 import json
 import math
-import multiprocessing
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from atlasd.datasets.pandas_table import TableWriter
 from atlasd.datasets.top_tagging import LABEL, jet_columns, read_jets
 from atlasd.errors import DataError, InputError
 from atlasd.runtime.files import write_atomically
+from atlasd.runtime.pool import process_pool
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 
@@ -131,7 +130,7 @@ def _work(tasks: list[tuple[Path, int, JetSettings, int, int]], workers: int) ->
     if workers == 1 or len(tasks) < 2:
         yield from map(_one, tasks)
         return
-    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=multiprocessing.get_context("spawn")) as pool:
+    with process_pool(min(workers, len(tasks))) as pool:
         yield from pool.map(_one, tasks)
 
 

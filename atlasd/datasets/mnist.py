@@ -16,6 +16,7 @@ from atlasd.datasets.fetch import data_directory, fetch, find_data
 from atlasd.datasets.whole import reading
 from atlasd.errors import DataError, InputError
 
+_MOST = 256 << 20
 FILES = {
     "train": ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"),
     "test": ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"),
@@ -37,8 +38,10 @@ def load_mnist(split: Literal["train", "test"] = "train") -> tuple[Tensor, Tenso
 
 def read_idx(path: Path) -> Tensor:
     """The array of bytes in a gzipped idx file."""
-    with reading(path, "gzipped idx file"):
-        data = gzip.decompress(path.read_bytes())
+    with reading(path, "gzipped idx file"), gzip.open(path) as file:
+        data = file.read(_MOST + 1)
+    if len(data) > _MOST:
+        raise DataError(f"`{path}` must unpack to at most {_MOST >> 20} MB, got more; fetch it again.")
     if len(data) < 4 or data[:3] != b"\x00\x00\x08" or len(data) < 4 + 4 * data[3]:
         raise DataError(f"`{path}` must be an idx file of bytes, got something else; fetch it again.")
     shape = np.frombuffer(data, ">u4", count=data[3], offset=4).astype(int)

@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from atlasd.datasets.hdf5_walk import check_dataset
 from atlasd.datasets.whole import reading, said
 from atlasd.errors import DataError
 
@@ -53,6 +54,7 @@ class TableReader:
             raise DataError(
                 f"`{self.path}` must hold a table `{key}/table`, got {names}; write it with format='table'."
             )
+        check_dataset(self.path, f"{key}/table", table)
         self._table = table
         self._columns = _columns(table)
         self._check_filters()

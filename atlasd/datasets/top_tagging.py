@@ -20,6 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from atlasd.datasets.file_numpy import read_variables
 from atlasd.datasets.pandas_table import TableReader
 from atlasd.datasets.whole import reading
 from atlasd.errors import DataError, InputError
@@ -165,11 +166,12 @@ def _whole(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 def _open_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     if not path.is_file():
         raise DataError(f"`{path}` must be an .npz file, got nothing there; give the path of a file.")
-    with reading(path, ".npz file"), path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-        missing = [name for name in ("momenta", "label") if name not in file]
-        if missing:
-            raise DataError(f"`{path}` must hold `{missing[0]}`, got {', '.join(file) or 'nothing'}.")
-        return {name: file[name] for name in ("momenta", "label")}
+    with reading(path, ".npz file"):
+        found = read_variables(path, "npz")
+    missing = [name for name in ("momenta", "label") if name not in found]
+    if missing:
+        raise DataError(f"`{path}` must hold `{missing[0]}`, got {', '.join(found) or 'nothing'}.")
+    return {name: found[name].read(slice(None)) for name in ("momenta", "label")}
 
 
 def _check(

@@ -21,8 +21,10 @@ def reading(path: Path, kind: str) -> Iterator[None]:
     """
     try:
         yield
-    except (AtlasdError, ImportError, MemoryError):
+    except (AtlasdError, ImportError):
         raise
+    except MemoryError as error:
+        raise DataError(f"`{path}` must fit into memory, got no room for it; use a smaller file.") from error
     except Exception as error:  # damaged files make libraries fail in every way there is
         raise DataError(
             f"`{path}` must be a whole {kind}, got one that cannot be read ({said(error)}); "

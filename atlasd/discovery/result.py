@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from atlasd.algebra.group import Group
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.frames import Frames
-from atlasd.discovery.seal import check_seal, seal
+from atlasd.discovery.seal import FRAMES, check_content, check_seal, read_frames, seal
 from atlasd.errors import DataError
 from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.codec import storable
+from atlasd.runtime.content import read_json, read_tensors, tensor_digest, write_tensors
 from atlasd.runtime.files import write_atomically
 
 if TYPE_CHECKING:
@@ -147,7 +147,10 @@ class Discovery:
         return str(self.group) if self.verdict.symmetric else self.verdict.reason.split(":")[0]
 
     def to_dict(self, experiment: str | None = None, **extra: Any) -> dict[str, Any]:
-        """The content of `result.json`, schema 2; `extra` adds or replaces top-level entries."""
+        """The content of `result.json`, schema 2; `extra` adds or replaces top-level entries.
+
+        Under `files` stand the digests of the tensors in files beside it; `extra` may add some.
+        """
         from atlasd import __version__
 
         content: dict[str, Any] = {
@@ -180,7 +183,9 @@ class Discovery:
             "paper": {},
             "seconds": {**self.seconds, "total": sum(self.seconds.values())},
         }
+        files = {} if self.frames is None else {FRAMES: tensor_digest(self.frames.tensors())}
         content.update(extra)
+        content["files"] = {**files, **extra.get("files", {})}
         content = _plain(content)
         content["digest"] = seal(content, self._tensors())
         return content
@@ -199,13 +204,11 @@ class Discovery:
         """Writes `result.json`, `tensors.safetensors` and, if there are any, `frames.safetensors`, each atomically."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        tensors = self._tensors()
-        write_atomically(directory / "tensors.safetensors", lambda path: save_file(tensors, str(path)))
+        write_tensors(directory / "tensors.safetensors", self._tensors())
         if self.frames is None:
-            (directory / "frames.safetensors").unlink(missing_ok=True)
+            (directory / FRAMES).unlink(missing_ok=True)
         else:
-            shown = self.frames.tensors()
-            write_atomically(directory / "frames.safetensors", lambda path: save_file(shown, str(path)))
+            write_tensors(directory / FRAMES, self.frames.tensors())
         text = json.dumps(self.to_dict(experiment, **extra), indent=2, allow_nan=False) + "\n"
         write_atomically(directory / "result.json", lambda path: path.write_text(text))
         return directory
@@ -284,36 +287,26 @@ def load(directory: str | Path) -> Discovery:
 
     directory = Path(directory)
     try:
-        content = json.loads((directory / "result.json").read_text())
-        tensors = load_file(str(directory / "tensors.safetensors"))
-        shown = _read_frames(directory / "frames.safetensors")
+        content = read_json(directory / "result.json")
+        tensors = read_tensors(directory / "tensors.safetensors")
+    except DataError:
+        raise
     except (OSError, ValueError) as error:
         raise DataError(
             f"`{directory}` must be a run directory with result.json and tensors.safetensors: {error}"
         ) from error
-    except Exception as error:  # safetensors raises its own type for a truncated file
-        raise DataError(f"`{directory}/tensors.safetensors` is damaged: {error}; run it again.") from error
     if not isinstance(content, dict) or content.get("schema") not in _READ:
         found = content.get("schema") if isinstance(content, dict) else None
         raise DataError(f"`{directory}/result.json` must have schema 1 or {SCHEMA}, got {found}; run it again.")
     try:
-        found = replace(_from_content(content, tensors), frames=shown)
+        check_content(content)
+        found = _from_content(content, tensors)
         broken = check_seal(content, tensors, __version__)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(f"`{directory}/result.json` is not a result of atlasd: {error!r}; run it again.") from error
     if broken is not None:
         raise DataError(f"`{directory}/result.json` must be as atlasd wrote it: {broken}.")
-    return found
-
-
-def _read_frames(path: Path) -> Frames | None:
-    """Frames of an earlier run; a file that is damaged costs the pictures, not the result."""
-    if not path.is_file():
-        return None
-    try:
-        return Frames.from_tensors(load_file(str(path)))
-    except Exception:  # safetensors raises its own type for a truncated file
-        return None
+    return replace(found, frames=read_frames(directory, content))
 
 
 def _number(value: float | None) -> float:

@@ -39,6 +39,7 @@ from atlasd.prediction.second_order import SecondOrderPredictor
 from atlasd.prediction.stored import Stored
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
+from atlasd.runtime.stages import located
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +147,7 @@ def _maps(
     config: ClimateConfig, seed: int, progress: Progress, scratch: Path
 ) -> tuple[Tensor | Stored, Tensor | Stored]:
     if config.data:
-        folder = open_climate(Path(config.data), missing=config.missing)
+        folder = open_climate(located(config.data), missing=config.missing)
         progress.say(f"{len(folder)} maps of {folder.shape[0]} x {folder.shape[1]} in {folder.path}")
         return climate_samples(folder, scratch, progress)
     progress.say(f"drawing {config.samples} maps")

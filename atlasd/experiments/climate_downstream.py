@@ -30,6 +30,7 @@ from atlasd.runtime.allocation import keep_freed_memory
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
+from atlasd.runtime.stages import located
 
 RESUMES = True
 _MODELS = {"SO(2)": False, "GL+(2)": True}
@@ -92,7 +93,7 @@ def run(
     kept = Checkpoint() if kept is None else kept
     keep_freed_memory()
     start = time.monotonic()
-    found = _given(seed) if config.discovery is None else load(config.discovery)
+    found = _given(seed) if config.discovery is None else load(located(config.discovery))
     if found.group.cosets.shape[-1] != 2:
         raise InputError(f"`discovery` must be one of the plane, got the group {found.group.name}; name another.")
     models = [name for name in _MODELS if config.models in ("all", name)]
@@ -132,7 +133,7 @@ class _Maps:
     def _read(self, split: Literal["train", "test"], seed: int) -> VertexMaps:
         config = self._config
         if config.data is not None:
-            return given_maps(config.data, split, resolution=config.resolution, progress=self._progress)
+            return given_maps(located(config.data), split, resolution=config.resolution, progress=self._progress)
         return synthetic_maps(
             config.train if split == "train" else config.test,
             resolution=config.resolution,

@@ -16,10 +16,8 @@ __all__ = ["OURS", "Answer", "Contest", "Method", "Table", "find_contest", "run_
 import difflib
 import importlib
 import math
-import multiprocessing
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -33,7 +31,9 @@ from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.experiments.config import Config
 from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
+from atlasd.runtime.pool import process_pool
 from atlasd.runtime.progress import Progress
+from atlasd.runtime.stages import current_stages, without_stages
 
 OURS = "atlasd"
 Measure = Literal["error_deg", "metric_cosine"]
@@ -184,9 +184,9 @@ def run_contest(
     rows: list[dict[str, Any]] = []
     for name in names:
         progress.say(f"{name} on {contest.name}")
-        done = _alone(_Task(contest.name, name, config, seed, keep=keep if name == OURS else None))
+        done = _kept(_Task(contest.name, name, config, seed, keep=keep if name == OURS else None))
         progress.say(f"{name} on the negative control: {contest.control}")
-        empty = _alone(_Task(contest.name, name, config, seed, control=True))
+        empty = _kept(_Task(contest.name, name, config, seed, control=True))
         claims, confirmed = empty["dimension"] + empty["components"] - 1, empty["confirmed"]
         rows.append({"name": name, **done, "false_claims": claims, "false_confirmed": confirmed})
     memory = [row for name in names if name in contest.growing for row in _growth(contest, name, config, seed, rows)]
@@ -205,7 +205,7 @@ def _growth(contest: Contest, name: str, config: Config, seed: int, rows: list[d
                 smaller = replace(config, samples=samples)  # type: ignore[call-arg]
             except InputError:
                 continue
-            row = _alone(_Task(contest.name, name, smaller, seed))
+            row = _kept(_Task(contest.name, name, smaller, seed))
         measured.append({"name": name, "samples": samples, **{k: row[k] for k in ("peak_mb", "working_mb")}})
     return measured
 
@@ -237,9 +237,21 @@ def _with_ratios(contest: Contest, row: dict[str, Any], ours: dict[str, Any] | N
     }
 
 
+def _kept(task: _Task) -> dict[str, Any]:
+    """What a task gave before the comparison was interrupted, or gives now."""
+
+    def work() -> dict[str, Any]:
+        with without_stages():
+            return _alone(task)
+
+    size = task.config.as_dict().get("samples")
+    what = "the control" if task.control else "the data"
+    return current_stages().do(f"{task.method} on {what}, {size} samples", work)
+
+
 def _alone(task: _Task) -> dict[str, Any]:
     """Runs a task in a fresh process: nothing that another method left behind counts."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with process_pool(1) as pool:
         return pool.submit(perform, task).result()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["Written", "write_table"]
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,18 +23,17 @@ class Written:
     content: Mapping[str, Any]
 
 
-def write_table(table: Table, directory: Path) -> Written | None:
-    """Writes the table, and our discovery if our method took part and left one in `ours`.
+def write_table(table: Table, directory: Path, ours: Path) -> Written | None:
+    """Writes the table, and our discovery if our method took part.
 
     Arguments:
         table: The figures.
         directory: The run directory.
+        ours: Where our method left its discovery.
     """
-    ours = directory / "ours"
     written = None
     if (ours / "result.json").is_file():
         discovery = load(ours)
-        shutil.rmtree(ours)
         name = f"compare {table.contest.name}"
         entries = {
             "config": {**table.config.as_dict(), "discover": dict(discovery.config)},

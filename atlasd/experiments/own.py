@@ -26,6 +26,7 @@ from atlasd.geometry.actions import Action, GridAction
 from atlasd.prediction.samples import chart_blocks
 from atlasd.runtime.executor import all_cores
 from atlasd.runtime.progress import Progress
+from atlasd.runtime.stages import located
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,7 @@ def load_own(config: OwnConfig) -> tuple[OwnData, Choice, list[DataFile]]:
     """The data as they will be used."""
     if not config.file:
         raise InputError("`file` must name the data, got none; write atlasd discover FILE.")
-    files = [open_data(name) for name in (config.file, config.second) if name]
+    files = [open_data(located(name)) for name in (config.file, config.second) if name]
     if config.tokens and not all(len(v.shape) <= 1 for f in files for v in f.variables.values()):
         raise InputError("--tokens must name columns of a table, got arrays with more axes; use --input.")
     choice = choose(files, config.input, config.target, config.tokens, config.ahead)

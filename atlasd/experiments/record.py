@@ -13,23 +13,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from atlasd import __version__
 from atlasd.discovery.result import Discovery
+from atlasd.discovery.seal import read_beside
 from atlasd.errors import InputError
 from atlasd.experiments import Experiment, find_experiment
 from atlasd.experiments.config import Config
 from atlasd.runtime.checkpoint import Checkpoint
+from atlasd.runtime.content import read_json, tensor_digest, write_tensors
 from atlasd.runtime.executor import working_in
-from atlasd.runtime.files import write_atomically
+from atlasd.runtime.files import is_litter, write_atomically
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.stages import NAME as STAGES
 from atlasd.runtime.stages import keeping
+from atlasd.runtime.text import escaped
 
 T = TypeVar("T")
 
+_FIELDS = "fields.safetensors"
 KEPT = "kept"
 """Where in a run directory finished parts stand until the run is done."""
 
@@ -113,7 +116,7 @@ def check_directory(directory: Path, mark: str = "result.json") -> None:
         if not directory.is_dir():
             raise InputError(f"`out` must be a directory, got the file {str(directory)!r}; choose another name.")
         known = (directory / mark).is_file() or Checkpoint.stands(directory / KEPT) or (directory / STAGES).is_dir()
-        if any(directory.iterdir()) and not known:
+        if not known and any(not is_litter(path.name) for path in directory.iterdir()):
             raise InputError(
                 f"`out` must be empty or an earlier run, got {str(directory)!r} with other files; choose another name."
             )
@@ -138,7 +141,7 @@ def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorde
     title = f"{plan.command} {plan.config}"
     kept = Checkpoint(plan.directory / KEPT, title) if plan.experiment.resumes() else None
     words = plan.config.words(plan.experiment.name, plan.seed)
-    with keeping(plan.directory, words, __version__), working_in(plan.directory):
+    with keeping(plan.directory, words, __version__, log.say), working_in(plan.directory):
         discovery, extras = plan.experiment.runner()(plan.config, plan.seed, log, **({"kept": kept} if kept else {}))
         log.note(str(discovery))
         return _write(plan, discovery, extras, log, draw, kept)
@@ -165,9 +168,10 @@ def _write(
         draw(discovery, directory, extras.fields)
     if extras.fields:
         tensors = {k: v.detach().clone().contiguous() for k, v in extras.fields.items()}
-        write_atomically(directory / "fields.safetensors", lambda path: save_file(tensors, str(path)))
+        write_tensors(directory / _FIELDS, tensors)
+        entries["files"] = {_FIELDS: tensor_digest(tensors)}
     else:
-        (directory / "fields.safetensors").unlink(missing_ok=True)
+        (directory / _FIELDS).unlink(missing_ok=True)
     write_atomically(directory / "log.txt", lambda path: path.write_text(log.text()))
     discovery.save(directory, plan.experiment.name, **entries)
     if kept is not None:
@@ -177,8 +181,7 @@ def _write(
 
 def read_fields(directory: Path) -> dict[str, Tensor]:
     """The sample that a run kept for its pictures; empty if it kept none."""
-    path = directory / "fields.safetensors"
-    return load_file(str(path)) if path.is_file() else {}
+    return read_beside(directory, _FIELDS, read_json(directory / "result.json"))
 
 
 class _Log:
@@ -193,7 +196,7 @@ class _Log:
     def note(self, message: str) -> None:
         """Remembers without showing."""
         since = time.monotonic() - self._start
-        self._lines += [f"{since:9.2f} s  {line}" for line in message.splitlines()]
+        self._lines += [f"{since:9.2f} s  {escaped(line)}" for line in message.splitlines()]
 
     def track(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
         """Yields the items, and notes when they are done."""

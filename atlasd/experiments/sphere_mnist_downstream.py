@@ -29,6 +29,7 @@ from atlasd.experiments.record import Extras
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
+from atlasd.runtime.stages import located
 
 _PAPER = (1, 32, 32, 64, 64, 64, 32, 32, 32, 32, 16, 16, CLASSES)
 _GROUPS = {
@@ -96,7 +97,7 @@ def run(
     """Trains every network on the same spheres with the same budget, and scores them on pixels with ink."""
     kept = Checkpoint() if kept is None else kept
     start = time.monotonic()
-    found = _given(config, seed) if config.discovery is None else load(config.discovery)
+    found = _given(config, seed) if config.discovery is None else load(located(config.discovery))
     models = [m for m in compared(found.group, config) if config.models in ("all", m.name)]
     if not models:
         raise InputError(f"`models` must be part of the comparison, got {config.models!r}; the group lacks it.")

@@ -35,6 +35,7 @@ from atlasd.prediction.predictor import PredictorSpec
 from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
+from atlasd.runtime.stages import located
 
 _SMALL = 0.05
 """Spread of the motions of the gradient search: a label is another one where a momentum is off by some per cent."""
@@ -78,7 +79,8 @@ CONFIG = TopTaggingConfig
 
 def run(config: TopTaggingConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Learns the labels from the momenta and asks for the symmetry of what was learned."""
-    x, y = load_jets(config.file, samples=config.samples, constituents=config.constituents, invalid=config.invalid)
+    file = None if config.file is None else located(config.file)
+    x, y = load_jets(file, samples=config.samples, constituents=config.constituents, invalid=config.invalid)
     progress.say(f"{len(x)} jets, {x.shape[1]} constituents, {int(y.sum())} of them tops")
     found = discover(
         x,

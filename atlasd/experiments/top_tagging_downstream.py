@@ -43,6 +43,7 @@ from atlasd.runtime.allocation import keep_freed_memory
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
+from atlasd.runtime.stages import located
 
 RESUMES = True
 _SCORES = ("accuracy", "auroc", "rej_30", "rej_50")
@@ -119,8 +120,8 @@ def run(
     if config.device == "cuda" and not torch.cuda.is_available():
         raise InputError("`device` must be one that is there, got cuda without a GPU; write device=cpu.")
     files = _find(config)
-    given = None if config.discovery is None else _load(config.discovery)
-    liegan = None if config.liegan is None else load_metric(config.liegan)
+    given = None if config.discovery is None else _load(located(config.discovery))
+    liegan = None if config.liegan is None else load_metric(located(config.liegan))
     found = _discover(config, files, seed, progress, kept) if given is None else given
     liegan = _play(config, files, seed, progress, kept) if liegan is None else liegan
     progress.say(f"reading {config.train} jets to train on and {config.test} to test on")
@@ -146,7 +147,7 @@ def run(
     return found, Extras(metrics, paper)
 
 
-def _load(directory: str) -> Discovery:
+def _load(directory: str | Path) -> Discovery:
     found = load(directory)
     if found.algebra.size != 4 or not found.algebra.dimension:
         raise DataError(
@@ -200,7 +201,7 @@ class _Files:
 
 def _find(config: TopTaggingDownstreamConfig) -> _Files:
     """The files of both parts; of one file, the last jets are those to test on."""
-    test = find_jets("test") if config.jets is None else Path(config.jets)
+    test = find_jets("test") if config.jets is None else located(config.jets)
     train = find_jets("train") if config.jets is None else test
     one = train == test
     count = jet_count(test)

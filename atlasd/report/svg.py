@@ -14,6 +14,7 @@ from atlasd.discovery.frames import Picture, Track
 from atlasd.discovery.result import ChartFinding
 from atlasd.report.png import data_address, field_palette, palette_png
 from atlasd.report.words import ENOUGH, share, strength
+from atlasd.runtime.text import escaped
 
 WIDTH = 400
 _LEFT, _RIGHT = 46, 12
@@ -21,7 +22,7 @@ _LEFT, _RIGHT = 46, 12
 
 def text(value: object) -> str:
     """Everything that is not markup of this room passes here."""
-    return html.escape(str(value), quote=True)
+    return html.escape(escaped(str(value)), quote=True)
 
 
 def _svg(height: float, inside: Sequence[str], name: str, kind: str = "") -> str:

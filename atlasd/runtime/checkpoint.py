@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from atlasd.runtime.content import read_json
 from atlasd.runtime.files import write_atomically
 
 _NAME = "parts.json"
@@ -37,7 +38,7 @@ class Checkpoint:
         if directory is None:
             return
         try:
-            content = json.loads((directory / _NAME).read_text())
+            content = read_json(directory / _NAME, follow=False)
             same = content["title"] == title and isinstance(content["parts"], dict)
         except (OSError, ValueError, KeyError, TypeError):
             same = False
@@ -67,5 +68,5 @@ class Checkpoint:
     def remove(self) -> None:
         """Forgets everything; called when the work is done."""
         self._parts = {}
-        if self.directory is not None:
+        if self.directory is not None and not self.directory.is_symlink():
             shutil.rmtree(self.directory, ignore_errors=True)

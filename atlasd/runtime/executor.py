@@ -30,9 +30,11 @@ import torch
 
 from atlasd.errors import AtlasdError, InputError
 from atlasd.runtime.allocation import keep_freed_memory
+from atlasd.runtime.files import SCRATCH
 from atlasd.runtime.packing import Packed, Shared, dumps
+from atlasd.runtime.pool import ProcessPool, process_pool
 from atlasd.runtime.progress import Progress, Silent
-from atlasd.runtime.stages import current_stages
+from atlasd.runtime.stages import current_stages, without_stages
 
 T = TypeVar("T")
 ATTEMPTS = 3
@@ -113,11 +115,6 @@ class _Sent:
         return self.future is None or (self.future.done() and self.future.exception() is not None)
 
 
-def process_pool(workers: int) -> ProcessPoolExecutor:
-    """Processes that are spawned: a fork copies torch's threads in whatever state they are in."""
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
-
-
 @dataclass(eq=False)
 class Workers:
     """Runs tasks in order of their numbers, and tries again what fails.
@@ -149,7 +146,9 @@ class Workers:
         if self._scratch is None:
             if self.directory is not None:
                 self.directory.mkdir(parents=True, exist_ok=True)
-            self._scratch = TemporaryDirectory(prefix="atlasd-", dir=self.directory)
+            # A run sweeps its own directory when it goes on; elsewhere the name says whose it is.
+            prefix = "atlasd-" if self.directory is None else SCRATCH
+            self._scratch = TemporaryDirectory(prefix=prefix, dir=self.directory, ignore_cleanup_errors=True)
         self._count += 1
         made = Path(self._scratch.name) / str(self._count)
         made.mkdir()
@@ -160,8 +159,8 @@ class Workers:
         if self._scratch is not None:
             self._scratch.cleanup()
         self._scratch = None
-        if self._revived and self.executor is not None:
-            self.executor.shutdown(wait=False, cancel_futures=True)
+        if self._revived and isinstance(self.executor, ProcessPool):
+            self.executor.end()
 
     def map(
         self,
@@ -212,7 +211,10 @@ class Workers:
                 if i in kept:
                     yield kept.pop(i)
                     continue
-                if packed is None:
+                if packed is None and stage:
+                    with without_stages():  # as it is for a worker: the task is kept as a whole
+                        done = self._here(function, tasks[i], names[i])
+                elif packed is None:
                     done = self._here(function, tasks[i], names[i])
                 else:
                     done = self._result(waiting, packed, names[i], i)

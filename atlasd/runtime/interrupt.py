@@ -1,4 +1,4 @@
-"""Ctrl-C that is heeded in time, also where a long call into compiled code keeps Python from noticing."""
+"""Ctrl-C and SIGTERM that are heeded in time, also where a long call into compiled code keeps Python from noticing."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ STATUS = 130
 
 @contextmanager
 def prompt_interrupt(message: Callable[[], str], seconds: float = 0.7) -> Iterator[None]:
-    """Ends the process if an interrupt has not been heeded after some time.
+    """Lets SIGTERM raise `KeyboardInterrupt` as Ctrl-C does, and ends the process if that is not heeded in some time.
 
-    Python raises `KeyboardInterrupt` between two of its own instructions; a large matrix may lie between them. Files
-    are written whole or not at all, so nothing is lost that was not lost anyway.
+    Python raises it between two of its own instructions; a large matrix may lie between them. Files are written whole
+    or not at all, so nothing is lost that was not lost anyway.
 
     Arguments:
-        message: What to say on standard error before ending.
+        message: Called before ending; gives what to say on standard error.
         seconds: How long to wait for the usual way.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -34,11 +34,14 @@ def prompt_interrupt(message: Callable[[], str], seconds: float = 0.7) -> Iterat
 
     def watch() -> None:
         while signals := os.read(heard, 64):
-            if signal.SIGINT in signals and not left.wait(seconds):
-                sys.stderr.write(message() + "\n")
-                sys.stderr.flush()
-                os._exit(STATUS)
+            if {signal.SIGINT, signal.SIGTERM} & set(signals) and not left.wait(seconds):
+                try:
+                    sys.stderr.write(message() + "\n")
+                    sys.stderr.flush()
+                finally:
+                    os._exit(STATUS)
 
+    terminated = signal.signal(signal.SIGTERM, signal.default_int_handler)
     earlier = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     watcher = threading.Thread(target=watch, name="interrupts", daemon=True)
     watcher.start()
@@ -47,6 +50,7 @@ def prompt_interrupt(message: Callable[[], str], seconds: float = 0.7) -> Iterat
     finally:
         left.set()
         signal.set_wakeup_fd(earlier)
+        signal.signal(signal.SIGTERM, terminated)
         os.close(told)
         watcher.join()
         os.close(heard)

@@ -41,7 +41,6 @@ class Terminal:
     """
 
     def __init__(self, verbose: bool = False) -> None:
-        from rich.console import Console
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -51,8 +50,10 @@ class Terminal:
         )
         from rich.progress import Progress as Bars
 
+        from atlasd.runtime.console import EscapingConsole
+
         self._verbose = verbose
-        self._console = Console(stderr=True, soft_wrap=True)
+        self._console = EscapingConsole(stderr=True, soft_wrap=True)
         self._bars = Bars(
             TextColumn("{task.description:<28}"),
             BarColumn(),

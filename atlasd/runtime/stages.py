@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-__all__ = ["Stages", "current_stages", "fingerprint", "how_to_resume", "keeping", "read_plan", "resuming"]
+__all__ = [
+    "Stages", "abandon", "current_stages", "fingerprint", "how_to_resume", "keeping", "located", "read_plan",
+    "resuming", "without_stages",
+]  # fmt: skip
 
 import hashlib
 import json
-import os
-import re
 import shlex
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-
 from atlasd.errors import DataError
 from atlasd.runtime.codec import Unstorable, decode, encode
-from atlasd.runtime.files import write_atomically
+from atlasd.runtime.content import MOST_TENSORS, read_json, unpack_tensors, write_tensors
+from atlasd.runtime.files import is_litter, read_bytes, sweep, write_atomically
+from atlasd.runtime.fingerprint import digest_of
+from atlasd.runtime.lock import sole_owner
 
 T = TypeVar("T")
 SCHEMA = 1
 NAME = "stages"
 """Where in a run directory stages stand until the run is done."""
+MARKS = ("result.json", "zoo.json", "compare.json")
+"""Files by which a finished run is known."""
 
 
 class Stages:
@@ -38,28 +40,41 @@ class Stages:
         directory: Where to keep stages.
         plan: What the work is: plain values that tell one run from another.
         fresh: Drops what an earlier run left there.
+        say: Told what the user should know.
     """
 
     def __init__(
-        self, directory: Path | None = None, plan: dict[str, Any] | None = None, *, fresh: bool = True
+        self,
+        directory: Path | None = None,
+        plan: dict[str, Any] | None = None,
+        *,
+        fresh: bool = True,
+        say: Callable[[str], object] = lambda _: None,
     ) -> None:
         self.directory = directory
+        self._say = say
+        self._entered: list[str] = []
+        self._before: list[str] = []
         self._plan = {"schema": SCHEMA, **(plan or {})}
         self._entries: dict[str, dict[str, str]] = {}
         self._path: list[str] = []
         self._counts: dict[str, int] = {}
         if directory is None:
             return
+        if directory.is_symlink():
+            raise DataError(f"`{directory}` must be a directory, got a symbolic link; remove it.")
         if fresh:
             shutil.rmtree(directory, ignore_errors=True)
         else:
             kept = _read(directory / "manifest.json")
-            self._entries = dict(kept["stages"])
+            self._entries, self._before = dict(kept["stages"]), list(kept["entered"])
+            sweep(directory)
         self._write()
 
     def _write(self) -> None:
         if self.directory is not None:
-            text = json.dumps({**self._plan, "stages": self._entries}, indent=1) + "\n"
+            entered = [*self._entered, *self._before]
+            text = json.dumps({**self._plan, "entered": entered, "stages": self._entries}, indent=1) + "\n"
             write_atomically(self.directory / "manifest.json", lambda path: path.write_text(text))
 
     def key(self, name: str) -> str:
@@ -69,9 +84,22 @@ class Stages:
         return f"{path}.{self._counts[path]}"
 
     def enter(self, name: str) -> None:
-        """Begins a part of the run, such as one discovery of several; what follows is kept under its name."""
+        """Begins a part of the run, such as one discovery of several; what follows is kept under its name.
+
+        The name tells the data apart. Where the run was stopped in parts of other names, the data have changed since.
+        """
         self._path = []
         self._path = [self.key(name)]
+        if self.directory is None:
+            return
+        entered = self._path[0]
+        if entered in self._before:
+            self._before = self._before[self._before.index(entered) + 1 :]
+        elif self._before:
+            self._say("the data have changed since the run was stopped; it starts anew")
+            self._before, self._entries = [], {k: e for k, e in self._entries.items() if _part(k) in self._entered}
+        self._entered.append(entered)
+        self._write()
 
     def do(self, name: str, work: Callable[[], T]) -> T:
         """What the stage of that name gave: as it was kept, or done now and kept."""
@@ -96,14 +124,13 @@ class Stages:
             return False, None
         path = self.directory / entry["file"]
         try:
-            if hashlib.sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
+            data = read_bytes(path, MOST_TENSORS, follow=False)
+            if hashlib.sha256(data).hexdigest() != entry["sha256"]:
                 return False, None
-            with safe_open(str(path), "pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                tree = json.loads(file.metadata()["tree"])
-        except (OSError, SafetensorError, ValueError, KeyError):
+            tensors, metadata = unpack_tensors(path, data)
+            return True, decode(json.loads(metadata["tree"]), tensors)
+        except Exception:  # whatever is wrong with it, it is done again
             return False, None
-        return True, decode(tree, tensors)
 
     def put(self, key: str, value: Any) -> None:
         """Keeps a finished stage, unless it holds what cannot be written down."""
@@ -115,13 +142,24 @@ class Stages:
         except Unstorable:
             return
         file = f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.safetensors"
-        path = write_atomically(self.directory / file, lambda path: save_file(tensors, str(path), {"tree": tree}))
-        self._entries[key] = {"file": file, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        digest = write_tensors(self.directory / file, tensors, {"tree": tree})
+        self._entries[key] = {"file": file, "sha256": digest}
         self._write()
 
     def any(self) -> bool:
         """Whether any stage is kept."""
         return bool(self._entries)
+
+    def leave(self) -> None:
+        """Called when the run ends early: forgets everything if there is nothing to take up again.
+
+        The manifest stays where files of the unfinished run stand beside it, so that they are known as such.
+        """
+        if self.directory is None or self.any():
+            return
+        beside = {p.name for p in self.directory.parent.iterdir() if not is_litter(p.name)} - {NAME}
+        if not beside or beside & set(MARKS):
+            self.remove()
 
     def remove(self) -> None:
         """Forgets everything; called when the run is done."""
@@ -129,15 +167,23 @@ class Stages:
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
+def _part(key: str) -> str:
+    """The part of the run that a stage belongs to."""
+    return key.split("/", 1)[0]
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path, follow=False)
         if content["schema"] != SCHEMA:
-            raise DataError(f"`{path}` must have schema {SCHEMA}, got {content['schema']}; start the run again.")
+            raise DataError(f"`{path}` must have schema {SCHEMA}, got {content['schema']!r}; start the run again.")
         if not all(isinstance(e["file"], str) and isinstance(e["sha256"], str) for e in content["stages"].values()):
             raise TypeError("stages must name files and their hashes")
         if any(Path(e["file"]).name != e["file"] for e in content["stages"].values()):
             raise ValueError("a stage lies outside the directory")
+        entered = content.setdefault("entered", [])
+        if not isinstance(entered, list) or not all(isinstance(e, str) for e in entered):
+            raise TypeError("parts of the run must be texts")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, DataError):
             raise
@@ -155,22 +201,19 @@ def read_plan(directory: Path) -> dict[str, Any]:
 
 
 def fingerprint(*values: Any) -> str:
-    """A short text that differs where settings or data do; of arrays the shape and the first few samples count."""
-    if current_stages().directory is None:
-        return ""
-    digest = hashlib.sha256()
-    for value in values:
-        if hasattr(value, "shape") and hasattr(value, "__getitem__"):
-            head = value[:4]
-            rows = head.detach().cpu().numpy() if hasattr(head, "detach") else head
-            digest.update(f"{tuple(value.shape)}".encode() + np.ascontiguousarray(rows).tobytes())
-        else:
-            digest.update(re.sub(r" at 0x[0-9a-f]+", "", repr(value)).encode())
-    return digest.hexdigest()[:16]
+    """A text that differs where settings or any number of the data do; empty where nothing is kept."""
+    return "" if current_stages().directory is None else digest_of(*values)
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where a run that goes on was started."""
+
+    where: Path
 
 
 _stages: ContextVar[Stages | None] = ContextVar("atlasd_stages", default=None)
-_resuming: ContextVar[bool] = ContextVar("atlasd_resuming", default=False)
+_resuming: ContextVar[_Origin | None] = ContextVar("atlasd_resuming", default=None)
 
 
 _latest: list[Stages] = []  # for the thread that watches for interrupts, which context variables do not reach
@@ -184,106 +227,84 @@ def how_to_resume() -> str | None:
     return None
 
 
+def abandon() -> None:
+    """Leaves the directory of the latest run of this process as it should be left; for a process that ends at once."""
+    for stages in _latest:
+        if stages.directory is not None:
+            stages.leave()
+            sweep(stages.directory.parent, lock=True)
+
+
 def current_stages() -> Stages:
     """The stages of the run that is under way; ones that keep nothing where there is none."""
     return _stages.get() or Stages()
 
 
 @contextmanager
-def resuming() -> Iterator[None]:
-    """Lets the next run go on from what it finds."""
-    token = _resuming.set(True)
+def without_stages() -> Iterator[None]:
+    """Keeps nothing inside: for a task that is kept as a whole."""
+    token = _stages.set(None)
+    try:
+        yield
+    finally:
+        _stages.reset(token)
+
+
+@contextmanager
+def resuming(where: Path = Path()) -> Iterator[None]:
+    """Lets the next run go on from what it finds.
+
+    Arguments:
+        where: The directory from which its files were named.
+    """
+    token = _resuming.set(_Origin(where))
     try:
         yield
     finally:
         _resuming.reset(token)
 
 
+def located(name: str | Path) -> Path:
+    """The path of a file that the settings of a run name, also where the run goes on in another directory."""
+    origin = _resuming.get()
+    return Path(name) if origin is None else origin.where / name
+
+
 @contextmanager
-def keeping(directory: Path, words: Sequence[str], version: str) -> Iterator[Stages]:
+def keeping(
+    directory: Path, words: Sequence[str], version: str, say: Callable[[str], object] = lambda _: None
+) -> Iterator[Stages]:
     """Keeps the stages of one run, alone in its directory; they go when the run ends well.
 
     Arguments:
         directory: The run directory.
         words: The command line that does this run, without the name of the program.
         version: The version of the program.
+        say: Told what the user should know.
     """
-    plan = {"version": version, "words": list(words), "where": os.getcwd()}
-    with _alone(directory):
-        go_on = _resuming.get()
-        if go_on:
+    origin = _resuming.get()
+    where = Path.cwd() if origin is None else origin.where
+    plan = {"version": version, "words": list(words), "where": str(where)}
+    with sole_owner(directory):
+        if origin is not None:
             kept = read_plan(directory)
             if kept.get("version") != version or kept["words"] != plan["words"]:
                 raise DataError(
                     f"`{directory}` must hold the same run, atlasd {version} {' '.join(words)}, got "
                     f"{kept.get('version')} {' '.join(kept['words'])}; start it again."
                 )
-        for part in directory.glob(".*.part"):  # what a killed process was writing
-            part.unlink(missing_ok=True)
-        stages = Stages(directory / NAME, plan, fresh=not go_on)
+        elif (directory / NAME / "manifest.json").is_file():
+            say(f"an unfinished run in {directory} is replaced; `atlasd resume` would have gone on with it")
+        sweep(directory)
+        stages = Stages(directory / NAME, plan, fresh=origin is None, say=say)
         token = _stages.set(stages)
         _latest[:] = [stages]
         try:
             yield stages
         except BaseException:
-            if not stages.any():  # nothing that could be taken up again
-                stages.remove()
+            stages.leave()
             raise
         finally:
             _stages.reset(token)
         stages.remove()
-
-
-@contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Holds the lock of a run directory; the system frees it when the process ends, however it does."""
-    path = directory / ".lock"
-    new = [each for each in (directory, *directory.parents) if not each.exists()]
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        handle = path.open("a+")
-    except OSError as error:
-        raise DataError(f"`{directory}` could not be written: {error}; choose another directory.") from error
-    with handle:
-        if not _lock(handle):
-            handle.seek(0)
-            raise DataError(
-                f"`{directory}` must not be written by two runs, got process {handle.read().strip() or 'unknown'} at "
-                "work there; wait for it, or choose another directory."
-            )
-        handle.truncate(0)
-        handle.write(f"{os.getpid()}\n")
-        handle.flush()
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                path.unlink()
-                for each in new:
-                    each.rmdir()  # only where nothing was written
-
-
-def _lock(handle: Any) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # not on this system: the number of the process must do
-        handle.seek(0)
-        other = handle.read().strip()
-        return not other.isdigit() or not _alive(int(other))
-    for _ in range(3):
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except OSError:
-            time.sleep(0.05)
-    return False
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True
+        _latest.clear()

@@ -37,7 +37,9 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(416)
             return
         self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(CONTENT) - start))
+        lengths = {"/words": "many", "/negative": "-5", "/endless": None, "/larger": str(10**15)}
+        if (length := lengths.get(self.path, str(len(CONTENT) - start))) is not None:
+            self.send_header("Content-Length", length)
         self.end_headers()
         body = CONTENT[start:]
         self.wfile.write(body[: len(body) // 2] if self.path == "/cut" else body)
@@ -66,7 +68,7 @@ def data(url, checksum=None, size=None):
 def test_fetches_and_leaves_what_is_there(server, tmp_path):
     (path,) = fetch(data(f"{server}/whole"), tmp_path)
     assert path == tmp_path / "a.bin" and path.read_bytes() == CONTENT
-    assert list(tmp_path.iterdir()) == [path]
+    assert sorted(tmp_path.iterdir()) == [path, tmp_path / "a.bin.sha256"]
     fetch(data(f"{server}/whole"), tmp_path)
     assert len(Handler.asked) == 1
 
@@ -114,6 +116,49 @@ def test_no_network_is_one_clear_line(server, tmp_path, monkeypatch, capsys):
     assert main(["data", "thing", "--out", str(tmp_path), "--quiet"]) == 2
     shown = capsys.readouterr().err
     assert shown.count("\n") == 1 and "could not be fetched" in shown and "or put the file at" in shown
+
+
+@pytest.mark.parametrize("path", ["/words", "/negative", "/endless"])
+def test_a_length_that_says_nothing(server, tmp_path, path):
+    (got,) = fetch(data(f"{server}{path}"), tmp_path)
+    assert got.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("path", ["/whole", "/endless", "/larger"])
+def test_no_more_is_fetched_than_is_expected(server, tmp_path, path, monkeypatch):
+    with pytest.raises(DataError, match=r"could not be fetched \(.* bytes .*expected\)"):
+        fetch(data(f"{server}{path}", size=2_000_000), tmp_path)
+    monkeypatch.setattr(fetching, "_MOST", 1_000_000)
+    with pytest.raises(DataError, match=r"could not be fetched \(.* bytes .*expected\)"):
+        fetch(data(f"{server}{path}"), tmp_path)
+    assert not (tmp_path / "a.bin").exists()
+
+
+def test_links_are_not_written_through(server, tmp_path):
+    precious = tmp_path / "thesis.tex"
+    precious.write_text("years of work")
+    (tmp_path / "a.bin.part").symlink_to(precious)
+    with pytest.raises(DataError):
+        fetch(data(f"{server}/plain"), tmp_path)
+    assert precious.read_text() == "years of work"
+
+
+def test_what_came_first_holds_where_nothing_better_is_published(server, tmp_path):
+    (path,) = fetch(data(f"{server}/whole"), tmp_path)
+    record = tmp_path / "a.bin.sha256"
+    assert record.read_text() == f"{hashlib.sha256(CONTENT).hexdigest()}  a.bin\n"
+    path.write_bytes(CONTENT[::-1])
+    thing = RemoteData("thing", "a thing", "CC0", server, (RemoteFile("a.bin", f"{server}/whole"),))
+    with pytest.raises(DataError, match="must have the sha256 sum"):
+        fetch(thing, tmp_path)
+
+
+def test_every_source_is_checked():
+    for each in REGISTRY.values():
+        assert each.source.startswith("https://") and all(url.startswith("https://") for _, url in each.folders)
+        for file in each.files:
+            assert file.url.startswith("https://") and file.size and file.checksum
+            assert file.checksum.startswith("sha256:") or each.name == "top-tagging"  # which publishes md5 only
 
 
 def test_command(server, tmp_path, monkeypatch, capsys):

@@ -33,13 +33,16 @@ class SmallConfig(Config):
 
 
 CONFIG = SmallConfig
+SIGN = 1.0
 
 
 def run(config, seed, progress):
     x = torch.randn(config.samples, 2, generator=stream(seed, "small"))
+    y = x.square().sum(-1)
+    y[10:] = x[10:, 0].square() + SIGN * x[10:, 1].square()
     found = discover(
         x,
-        x.square().sum(-1),
+        y,
         predictor=MLPPredictor(hidden=(16,), gated=True, schedule=Schedule(epochs=60, learning_rate=1e-2)),
         cosets=CosetSearch(starts=4, samples=64),
         seed=seed,

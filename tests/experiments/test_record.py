@@ -1,10 +1,13 @@
 """A run directory is whole or absent."""
 
 import json
+import os
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from atlasd.cli import main
 from atlasd.discovery.result import load
 from atlasd.errors import InputError
 from atlasd.experiments import EXPERIMENTS, find_experiment
@@ -103,3 +106,64 @@ def test_every_experiment_has_valid_presets(experiment):
         assert config.changes() == ({} if preset == "cpu" else {"preset": preset})
     assert find_experiment(experiment.name) is experiment
     assert callable(experiment.runner())
+
+
+@pytest.mark.parametrize("change", ["damaged", "changed"])
+def test_fields_are_covered_by_the_digest(fake, fields, tmp_path, capsys, change):
+    execute(plan_run("fake", out=tmp_path / "run"), Silent())
+    path = tmp_path / "run" / "fields.safetensors"
+    if change == "damaged":
+        path.write_bytes(path.read_bytes()[:-5])
+    else:
+        save_file({**fields, "input": -fields["input"]}, str(path))
+    assert main(["report", str(tmp_path / "run")]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1 and "fields.safetensors`" in shown and "remove it" in shown
+    path.unlink()
+    assert main(["report", str(tmp_path / "run")]) == 0
+
+
+def test_all_files_have_one_mode(fake, tmp_path):
+    before = os.umask(0o027)
+    try:
+        execute(plan_run("fake", out=tmp_path / "run"), Silent(), _draw)
+    finally:
+        os.umask(before)
+    modes = {p.name: p.stat().st_mode & 0o777 for p in (tmp_path / "run").iterdir()}
+    assert set(modes.values()) == {0o640}, modes
+
+
+def test_a_disk_that_is_full_at_the_end_loses_nothing(fake, tmp_path, monkeypatch, capsys):
+    from atlasd.runtime.stages import current_stages
+
+    plain, done = fake.run, []
+
+    def staged(config, seed, progress):
+        current_stages().do("long", lambda: done.append(1) or 1)
+        return plain(config, seed, progress)
+
+    fake.run = staged
+    with monkeypatch.context() as patch:
+        real = type(tmp_path).write_bytes
+
+        def full(path, data):
+            if "tensors.safetensors" in path.name:
+                raise OSError(28, "No space left on device")
+            return real(path, data)
+
+        patch.setattr(type(tmp_path), "write_bytes", full)
+        assert main(["run", "fake", "--out", str(tmp_path / "run"), "--quiet"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1 and "No space left on device" in shown and "make room" in shown
+    assert main(["resume", str(tmp_path / "run"), "--quiet"]) == 0
+    assert done == [1] and load(tmp_path / "run").group.name == "O(2)"
+    assert not (tmp_path / "run" / "stages").exists()
+
+
+def test_what_a_killed_process_leaves_does_not_stand_in_the_way(fake, tmp_path):
+    place = tmp_path / "run"
+    (place / ".scratch-1").mkdir(parents=True)
+    (place / ".result.json.01.part").write_text("half")
+    (place / ".lock").write_text("99999999")
+    execute(plan_run("fake", out=place), Silent())
+    assert not [p.name for p in place.iterdir() if p.name.startswith(".")]

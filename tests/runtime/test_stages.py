@@ -132,7 +132,7 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with pytest.raises(DataError, match="No space left on device"), keeping(tmp_path / "run", WORDS, "1") as stages:
-        monkeypatch.setattr("atlasd.runtime.stages.save_file", full)
+        monkeypatch.setattr("pathlib.Path.write_bytes", full)
         stages.do("first", lambda: torch.ones(2))
 
 
@@ -142,3 +142,88 @@ def test_fingerprints_tell_data_apart(tmp_path):
         x = torch.ones(6, 2)
         assert fingerprint(x, 1) == fingerprint(x.numpy(), 1) != fingerprint(2 * x, 1)
         assert fingerprint(Stages) == fingerprint(Stages)
+
+
+class Chunked:
+    """An array that is read in parts, as one in a file is."""
+
+    def __init__(self, array, rows):
+        self.array, self.rows, self.shape, self.most = array, rows, array.shape, 0
+
+    def __getitem__(self, index):
+        self.most = max(self.most, len(self.array[index]))
+        return self.array[index]
+
+
+def test_every_number_decides(tmp_path):
+    with keeping(tmp_path, WORDS, "1"):
+        x = torch.randn(5000, 3, generator=stream(0, "x"))
+        before = fingerprint(x, {"seed": 1}, x.sum)
+        changed = x.clone()
+        changed[4321, 1] += 1e-6
+        assert fingerprint(changed, {"seed": 1}, x.sum) != before == fingerprint(x.clone(), {"seed": 1}, x.sum)
+        chunked = Chunked(x, 256)
+        assert fingerprint(chunked) == fingerprint(Chunked(x, 256)) != fingerprint(Chunked(changed, 256))
+        assert chunked.most == 256
+        inside = LieAlgebra(torch.eye(40).expand(30, 40, 40).clone())
+        other = LieAlgebra(inside.basis.clone())
+        other.basis[15, 20, 20] = 3.0  # where the text of a tensor has dots
+        assert fingerprint(inside) != fingerprint(other)
+
+
+def stopped(directory, name, done, said, fail):
+    with keeping(directory, WORDS, "1", said.append) as stages:
+        stages.enter(name)
+        stages.do("first", lambda: done.append(name) or 1)
+        stages.enter("always")
+        stages.do("first", lambda: done.append("always") or 1)
+        if fail:
+            raise KeyboardInterrupt
+
+
+def test_changed_data_are_said_and_start_anew(tmp_path):
+    done, said = [], []
+    with pytest.raises(KeyboardInterrupt):
+        stopped(tmp_path / "run", "old", done, said, fail=True)
+    with resuming(), pytest.raises(KeyboardInterrupt):
+        stopped(tmp_path / "run", "old", done, said, fail=True)
+    assert done == ["old", "always"] and not said
+    with resuming():
+        stopped(tmp_path / "run", "new", done, said, fail=False)
+    assert done == ["old", "always", "new", "always"]
+    assert said == ["the data have changed since the run was stopped; it starts anew"]
+
+
+def test_replacing_an_unfinished_run_is_said(tmp_path):
+    said = []
+    with pytest.raises(KeyboardInterrupt):
+        stopped(tmp_path / "run", "old", [], said, fail=True)
+    stopped(tmp_path / "run", "old", [], said, fail=False)
+    assert len(said) == 1 and "is replaced; `atlasd resume` would have gone on" in said[0]
+
+
+def test_links_in_place_of_stages_are_not_followed(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "manifest.json").write_text("precious")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "stages").symlink_to(elsewhere)
+    with pytest.raises(DataError, match="got a symbolic link"), keeping(tmp_path / "run", WORDS, "1"):
+        pass
+    assert (elsewhere / "manifest.json").read_text() == "precious"
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "other", [], fail=True)
+    for file in (tmp_path / "other" / "stages").glob("*.safetensors"):
+        file.unlink()
+        file.symlink_to("/dev/zero")  # would be read for ever
+    done = []
+    with resuming():
+        run(tmp_path / "other", done)
+    assert done == [1, 2, 3]
+
+
+def test_files_of_an_unfinished_run_are_known_as_such(tmp_path):
+    with pytest.raises(KeyboardInterrupt), keeping(tmp_path / "run", WORDS, "1"):
+        (tmp_path / "run" / "figure.svg").write_text("half of it")
+        raise KeyboardInterrupt
+    assert (tmp_path / "run" / "stages" / "manifest.json").is_file()
