@@ -21,6 +21,7 @@ from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.sources import gather
 from atlasd.prediction.stored import Stored, spill, stored
 from atlasd.prediction.units import Units, spreads
+from atlasd.runtime.arrays import unmasked
 
 Plant: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
 """Inputs `(B, K, *in)`, targets and the number of classes to targets with something added."""
@@ -241,6 +242,8 @@ def split_indices(samples: int, generator: torch.Generator) -> tuple[Tensor, Ten
 def _tensor(value: Any, name: str) -> Tensor | Stored:
     if isinstance(value, Tensor):
         return value.detach()
+    if isinstance(value, np.ma.MaskedArray):
+        value = unmasked(value, name)
     if (reference := stored(value)) is not None:
         return reference
     try:

@@ -109,3 +109,10 @@ def test_split_is_a_partition_and_seeded():
     assert torch.cat(a).sort().values.tolist() == list(range(101))
     assert [len(part) for part in a] == [60, 20, 21]
     assert all(torch.equal(u, v) for u, v in zip(a, split_indices(101, stream(0, "split")), strict=True))
+
+
+def test_masked_numbers_are_missing_and_not_what_lies_under_the_mask():
+    x = np.ma.masked_less(np.random.default_rng(0).normal(size=(30, 2)), -1.5)
+    with pytest.raises(InputError, match="`x` must be finite, got NaN"):
+        Samples.check(x, np.zeros(30))
+    assert len(Samples.check(np.ma.array(np.zeros((30, 2))), np.zeros(30))) == 30
