@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import atlasd as ad
-from atlasd.downstream import GroupActivation, GroupBatchNorm2d, GroupConv2d, GroupPool, circle, export, regular
 from atlasd.errors import InputError
+from atlasd.nn import GroupActivation, GroupBatchNorm2d, GroupConv2d, GroupPool, circle, export, regular
 from atlasd.runtime.random import stream
 
 C4, SO2 = ad.known.cyclic(4), ad.known.special_orthogonal(2)

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 import atlasd as ad
-from atlasd.downstream import field_error
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
+from atlasd.nn import field_error
 
 TURN = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
 

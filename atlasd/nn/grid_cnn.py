@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from atlasd.algebra.group import Group
-from atlasd.downstream.kernels import kernel_basis
-from atlasd.downstream.representations import FieldType, resolve
 from atlasd.errors import InputError
+from atlasd.nn.kernels import kernel_basis
+from atlasd.nn.representations import FieldType, resolve
 
 
 class GroupConv2d(nn.Module):

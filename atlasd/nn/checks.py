@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
 from atlasd.discovery.criterion import equivariance_error
-from atlasd.downstream.compact import haar_sample, invariant_form
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.resample import pixel_grid
+from atlasd.nn.compact import haar_sample, invariant_form
 from atlasd.runtime.random import stream
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from atlasd.downstream.metric_gnn import MetricGNN
 from atlasd.errors import InputError
+from atlasd.nn.metric_gnn import MetricGNN
 from atlasd.runtime.progress import Progress, Silent
 
 

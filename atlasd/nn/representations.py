@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.group import Group
-from atlasd.downstream.compact import invariant_form
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Representation, derivative
+from atlasd.nn.compact import invariant_form
 
 
 @dataclass(frozen=True, eq=False)

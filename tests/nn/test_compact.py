@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import atlasd as ad
-from atlasd.downstream.compact import haar_sample, invariant_form, unbounded_direction
 from atlasd.errors import InputError
+from atlasd.nn.compact import haar_sample, invariant_form, unbounded_direction
 from atlasd.runtime.random import stream
 
 COMPACT = [

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import atlasd as ad
-from atlasd.downstream.kernels import kernel_basis
-from atlasd.downstream.representations import circle, regular, trivial
 from atlasd.errors import InputError
 from atlasd.geometry.resample import pixel_grid
+from atlasd.nn.kernels import kernel_basis
+from atlasd.nn.representations import circle, regular, trivial
 
 SO2, O2 = ad.known.special_orthogonal(2), ad.known.orthogonal(2)
 SCALINGS, GL = ad.Group(ad.known.scaling(2)), ad.known.general_linear_plus(2)

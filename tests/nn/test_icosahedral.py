@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from atlasd.downstream import HexConv, HexPool, HexUpsample, IcosahedralProjection, IcosahedralUNet, icosahedral_grid
 from atlasd.errors import InputError
+from atlasd.nn import HexConv, HexPool, HexUpsample, IcosahedralProjection, IcosahedralUNet, icosahedral_grid
 from atlasd.runtime.random import stream
 
 KERNELS = {"hexagon": {}, "flat": {"flat": True}, "own": {"flat": True, "own": True}}

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.group import Group
-from atlasd.downstream.compact import invariant_form
-from atlasd.downstream.plane_functions import Motions, pixel_motions, polar_motions
-from atlasd.downstream.representations import FieldType, trivial
 from atlasd.errors import InputError
+from atlasd.nn.compact import invariant_form
+from atlasd.nn.plane_functions import Motions, pixel_motions, polar_motions
+from atlasd.nn.representations import FieldType, trivial
 
 _TOLERANCE = 0.1
 _CACHE: OrderedDict[object, KernelBasis] = OrderedDict()

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
-from atlasd.downstream.checks import default_action
-from atlasd.downstream.compact import haar_sample, invariant_form, unbounded_direction
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
+from atlasd.nn.checks import default_action
+from atlasd.nn.compact import haar_sample, invariant_form, unbounded_direction
 from atlasd.runtime.random import stream
 
 

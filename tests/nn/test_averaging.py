@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 import atlasd as ad
-from atlasd.downstream.checks import field_error
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction, VectorAction
+from atlasd.nn.checks import field_error
 
 
 @pytest.fixture
@@ -88,6 +88,6 @@ def test_what_cannot_be_moved_is_said():
 
 def test_both_doors_open_to_the_function():
     import atlasd
-    from atlasd.downstream import symmetrize
+    from atlasd.nn import symmetrize
 
     assert callable(symmetrize) and symmetrize is atlasd.symmetrize

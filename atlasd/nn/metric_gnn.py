@@ -15,8 +15,8 @@ from torch.utils.checkpoint import checkpoint
 
 from atlasd.algebra.invariants import metric as invariant_metric
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.downstream.metrics import check_metric, load_metric
 from atlasd.errors import InputError
+from atlasd.nn.metrics import check_metric, load_metric
 from atlasd.runtime.random import stream
 
 _LARGE = 2**26

@@ -11,8 +11,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from atlasd.downstream.icosahedron import IcosahedralGrid, icosahedral_grid
 from atlasd.errors import InputError
+from atlasd.nn.icosahedron import IcosahedralGrid, icosahedral_grid
 
 
 class IcosahedralProjection:

@@ -11,8 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from atlasd.downstream.icosahedron import IcosahedralGrid, icosahedral_grid
 from atlasd.errors import InputError
+from atlasd.nn.icosahedron import IcosahedralGrid, icosahedral_grid
 
 
 class HexConv(nn.Module):

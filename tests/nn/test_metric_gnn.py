@@ -10,14 +10,14 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.known_algebras import so
 from atlasd.algebra.known_groups import lorentz, orthogonal
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.downstream import EGNN, AtlasGNN, LieGNN, LorentzNet, LorentzNetWithoutMetric, MetricGNN
-from atlasd.downstream import metric_gnn as module
-from atlasd.downstream.equivariance import elements_inside, elements_outside, output_change, scalings
-from atlasd.downstream.metric_gnn import minkowski
-from atlasd.downstream.metrics import save_metric
-from atlasd.downstream.scores import auroc
-from atlasd.downstream.train import Budget, log_odds, train_classifier
 from atlasd.errors import InputError
+from atlasd.nn import EGNN, AtlasGNN, LieGNN, LorentzNet, LorentzNetWithoutMetric, MetricGNN
+from atlasd.nn import metric_gnn as module
+from atlasd.nn.equivariance import elements_inside, elements_outside, output_change, scalings
+from atlasd.nn.metric_gnn import minkowski
+from atlasd.nn.metrics import save_metric
+from atlasd.nn.scores import auroc
+from atlasd.nn.train import Budget, log_odds, train_classifier
 from atlasd.runtime.random import stream
 
 SMALL = {"hidden": 8, "layers": 3, "step": 0.05}

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from atlasd.downstream.scores import accuracy, auroc, background_rejection
 from atlasd.errors import InputError
+from atlasd.nn.scores import accuracy, auroc, background_rejection
 from atlasd.runtime.random import stream
 
 LABEL = torch.tensor([1, 1, 1, 1, 0, 0, 0, 0])

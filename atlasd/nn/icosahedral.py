@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from atlasd.downstream.icosahedral_layers import HexConv, HexUpsample
 from atlasd.errors import InputError
+from atlasd.nn.icosahedral_layers import HexConv, HexUpsample
 
 
 class IcosahedralUNet(nn.Module):

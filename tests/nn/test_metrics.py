@@ -10,9 +10,9 @@ from atlasd.algebra.invariants import metric_cosine
 from atlasd.algebra.known_groups import lorentz
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.result import Discovery, PredictorSummary, Verdict
-from atlasd.downstream.metric_gnn import minkowski
-from atlasd.downstream.metrics import load_metric, save_metric
 from atlasd.errors import DataError
+from atlasd.nn.metric_gnn import minkowski
+from atlasd.nn.metrics import load_metric, save_metric
 
 
 def discovery(group):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from atlasd.downstream.segmentation import jaccard_loss, segmentation_scores
 from atlasd.errors import InputError
+from atlasd.nn.segmentation import jaccard_loss, segmentation_scores
 
 
 def test_a_labelling_agrees_with_itself_and_not_with_another():
