@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from atlasd.nn.icosahedron import IcosahedralGrid as IcosahedralGrid
     from atlasd.nn.icosahedron import icosahedral_grid as icosahedral_grid
     from atlasd.nn.kernels import kernel_basis as kernel_basis
+    from atlasd.nn.linear import EquivariantLinear as EquivariantLinear
+    from atlasd.nn.linear import Gate as Gate
     from atlasd.nn.metric_gnn import EGNN as EGNN
     from atlasd.nn.metric_gnn import AtlasGNN as AtlasGNN
     from atlasd.nn.metric_gnn import LieGNN as LieGNN
@@ -33,12 +35,18 @@ if TYPE_CHECKING:
     from atlasd.nn.representations import circle as circle
     from atlasd.nn.representations import regular as regular
     from atlasd.nn.representations import trivial as trivial
+    from atlasd.nn.tensor_types import TensorType as TensorType
+    from atlasd.nn.tensor_types import scalar as scalar
+    from atlasd.nn.tensor_types import tensor as tensor
+    from atlasd.nn.tensor_types import vector as vector
 
 # Loaded on first use, each with only what it needs.
 _HOMES = {
     "AtlasGNN": "metric_gnn",
     "EGNN": "metric_gnn",
+    "EquivariantLinear": "linear",
     "FieldType": "representations",
+    "Gate": "linear",
     "GroupActivation": "grid_cnn",
     "GroupBatchNorm2d": "grid_cnn",
     "GroupConv2d": "grid_cnn",
@@ -53,6 +61,7 @@ _HOMES = {
     "LorentzNet": "metric_gnn",
     "LorentzNetWithoutMetric": "metric_gnn",
     "MetricGNN": "metric_gnn",
+    "TensorType": "tensor_types",
     "assert_equivariant": "checks",
     "circle": "representations",
     "export": "grid_cnn",
@@ -61,8 +70,11 @@ _HOMES = {
     "kernel_basis": "kernels",
     "load_metric": "metrics",
     "regular": "representations",
+    "scalar": "tensor_types",
     "symmetrize": "averaging",
+    "tensor": "tensor_types",
     "trivial": "representations",
+    "vector": "tensor_types",
 }
 __all__ = sorted(_HOMES)
 

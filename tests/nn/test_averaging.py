@@ -7,6 +7,7 @@ from torch import nn
 import atlasd as ad
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction, VectorAction
+from atlasd.nn import vector
 from atlasd.nn.checks import field_error
 
 
@@ -58,6 +59,29 @@ def test_vectors_and_other_actions():
     torch.testing.assert_close(even(x), x * turning.weight.trace() / 3)
     with pytest.raises(AssertionError):
         ad.assert_equivariant(turning, group, x, action=action, tolerance=1e-2)
+
+
+def test_structured_and_vector_outputs():
+    torch.manual_seed(0)
+    inner, x, group = nn.Linear(3, 4), torch.randn(20, 3), ad.known.octahedral()
+
+    parts = nn.Sequential(inner, nn.Tanh(), nn.Linear(4, 3))
+    moving = ad.symmetrize(parts, group, outputs=vector())
+    ad.assert_equivariant(moving, group, x, outputs=vector())
+    with pytest.raises(AssertionError):
+        ad.assert_equivariant(parts, group, x, outputs=vector())
+    still = ad.symmetrize(Tuple(inner), group)
+    ad.assert_equivariant(still, group, x)
+
+
+class Tuple(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        y = self.inner(x).exp()
+        return y[:, :1], {"rest": y[:, 1]}
 
 
 def test_gradients_reach_the_model(network, waves):
