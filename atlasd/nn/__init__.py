@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from atlasd.nn.averaging import symmetrize as symmetrize
     from atlasd.nn.checks import assert_equivariant as assert_equivariant
     from atlasd.nn.checks import field_error as field_error
+    from atlasd.nn.exporting import export as export
     from atlasd.nn.grid_cnn import GroupActivation as GroupActivation
     from atlasd.nn.grid_cnn import GroupBatchNorm2d as GroupBatchNorm2d
     from atlasd.nn.grid_cnn import GroupConv2d as GroupConv2d
     from atlasd.nn.grid_cnn import GroupPool as GroupPool
-    from atlasd.nn.grid_cnn import export as export
     from atlasd.nn.icosahedral import IcosahedralUNet as IcosahedralUNet
     from atlasd.nn.icosahedral_layers import HexConv as HexConv
     from atlasd.nn.icosahedral_layers import HexPool as HexPool
@@ -64,7 +64,7 @@ _HOMES = {
     "TensorType": "tensor_types",
     "assert_equivariant": "checks",
     "circle": "representations",
-    "export": "grid_cnn",
+    "export": "exporting",
     "field_error": "checks",
     "icosahedral_grid": "icosahedron",
     "kernel_basis": "kernels",

@@ -21,7 +21,6 @@ from atlasd.nn.compact import haar_sample, invariant_form
 from atlasd.nn.tensor_types import TensorType
 from atlasd.runtime.random import stream
 
-
 Output: TypeAlias = Any
 """A tensor, or tensors in tuples, lists and dictionaries."""
 _CONSTANT = 1e-6
@@ -75,8 +74,8 @@ def field_error(
 ) -> Tensor:
     r"""Relative equivariance error of any module: 0 is exact, about 1.4 is unrelated.
 
-    It is the root-mean-square of :math:`\Phi(g x) - g \Phi(x)`, from `atlasd.equivariance_error`, each output in units of
-    its own spread. Angles need not fit the grid: the field is interpolated, which costs some error itself.
+    It is the root-mean-square of :math:`\Phi(g x) - g \Phi(x)`, from `atlasd.equivariance_error`, each output in units
+    of its own spread. Angles need not fit the grid: the field is interpolated, which costs some error itself.
 
     Arguments:
         function: A module or any function; a module is asked in evaluation mode and left as it was. Its outputs may be

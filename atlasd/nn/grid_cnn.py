@@ -1,11 +1,11 @@
-"""Layers that commute with a group of the plane, and their way out of atlasd into plain torch."""
+"""Layers that commute with a group of the plane."""
 
 from __future__ import annotations
 
-__all__ = ["GroupActivation", "GroupBatchNorm2d", "GroupConv2d", "GroupPool", "export"]
+__all__ = ["GroupActivation", "GroupBatchNorm2d", "GroupConv2d", "GroupPool"]
 
-import copy
 import math
+import warnings
 from typing import Literal
 
 import torch
@@ -23,7 +23,9 @@ class GroupConv2d(nn.Module):
 
     Only kernels that obey the group's constraint can be learned, so that it has fewer weights and turning the input
     turns the output. Quarter turns are exact for every group that has them, other turns as good as pixels allow.
-    Strides keep them exact where `(size + 2 padding - dilation (kernel - 1) - 1)` is a multiple of the stride.
+    A group that keeps no scalar product, such as scalings, has no equivariant layers with a bounded window; a warning
+    says so, with the measured error. Strides keep quarter turns exact where
+    `(size + 2 padding - dilation (kernel - 1) - 1)` is a multiple of the stride.
 
     Arguments:
         in_channels: Channels that come in, a multiple of the size of their field type.
@@ -77,6 +79,8 @@ class GroupConv2d(nn.Module):
         into, out = resolve(in_type, group), resolve(out_type, group)
         fields_in, fields_out = into.fields(in_channels, "in_channels"), out.fields(out_channels, "out_channels")
         found = kernel_basis(group, kernel_size, in_type=into, out_type=out)
+        if found.poor:
+            warnings.warn(f"{found.note}.", stacklevel=2)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.group, self.in_type, self.out_type, self.constant = group, into, out, found.constant
         # Padding, stride and errors are those of torch itself: a Conv2d without storage keeps them.
@@ -295,37 +299,6 @@ class GroupPool(nn.Module):
         )
 
 
-def export(module: nn.Module) -> nn.Module:
-    """A copy in which every layer of atlasd has become plain modules of torch, with the same outputs.
-
-    A network made of torch's own containers then needs torch alone: it runs under `torch.export` and
-    `torch.compile`, and a program saved by `torch.export.save` loads where atlasd is not installed.
-
-    Example:
-        >>> from atlasd.algebra import known
-        >>> group = known.cyclic(4)
-        >>> network = nn.Sequential(GroupConv2d(1, 4, 3, group=group, out_type="regular"), GroupPool(4, group=group))
-        >>> export(network)
-        Sequential(
-          (0): Conv2d(1, 4, kernel_size=(3, 3), stride=(1, 1))
-          (1): Sequential(
-            (0): Unflatten(dim=1, unflattened_size=(1, 4))
-            (1): MaxPool3d(kernel_size=(4, 1, 1), stride=(4, 1, 1), padding=0, dilation=1, ceil_mode=False)
-            (2): Flatten(start_dim=1, end_dim=2)
-          )
-        )
-    """
-    own = (GroupConv2d, GroupActivation, GroupBatchNorm2d, GroupPool)
-    if isinstance(module, own):
-        return copy.deepcopy(module).export()
-    plain = copy.deepcopy(module)
-    for name, child in list(plain.named_modules()):
-        if isinstance(child, own):
-            parent, _, last = name.rpartition(".")
-            setattr(plain.get_submodule(parent), last, child.export())
-    return plain
-
-
 def _on_fields(x: Tensor, matrix: Tensor, fields: int) -> Tensor:
     """Applies `(N, size)` to the components of every field of `(B, fields * size, H, W)`."""
     weight = matrix.to(x.dtype).repeat(fields, 1)[:, :, None, None]
@@ -335,7 +308,9 @@ def _on_fields(x: Tensor, matrix: Tensor, fields: int) -> Tensor:
 def _pointwise(matrix: Tensor, fields: int) -> nn.Conv2d:
     """The same as a plain convolution of one pixel."""
     count, size = matrix.shape
-    plain = nn.Conv2d(fields * size, fields * count, 1, groups=fields, bias=False)
+    kind = {"device": matrix.device, "dtype": matrix.dtype}
+    plain = nn.utils.skip_init(nn.Conv2d, fields * size, fields * count, 1, groups=fields, bias=False, **kind)
+    assert isinstance(plain, nn.Conv2d)
     with torch.no_grad():
         plain.weight.copy_(matrix.repeat(fields, 1)[:, :, None, None])
-    return plain.to(matrix.device)
+    return plain

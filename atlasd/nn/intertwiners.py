@@ -5,8 +5,8 @@ A map W from tensors of one type to tensors of another commutes with the group i
 Three steps make it safe for a noisy algebra in any coordinates:
 
 1. the span is moved to the nearest one that is closed under brackets;
-2. coordinates are changed so that the algebra is as small as it can be, :math:`\sum [A, A^T] = 0` (Kempf and Ness, 1979):
-   there the null space of a semisimple algebra stands apart as far as it can;
+2. coordinates are changed so that the algebra is as small as it can be, :math:`\sum [A, A^T] = 0` (Kempf and Ness,
+   1979): there the null space of a semisimple algebra stands apart as far as it can;
 3. the rank is read off the largest gap of the singular values, above the noise that the first step saw.
 """
 
@@ -115,8 +115,8 @@ class Intertwiners:
         rank, gap = rank_by_gap(values, self.noise, self._floor)
         if gap < 2:
             raise InputError(
-                f"the algebra of {self.group.name} must leave a clear gap between maps that commute with it and others, "
-                f"got a factor of {gap:.2g} after {rank}; find it from more data or name the group exactly."
+                f"the algebra of {self.group.name} must leave a clear gap between maps that commute with it and "
+                f"others, got a factor of {gap:.2g} after {rank}; find it from more data or name the group exactly."
             )
         worst = float(values[rank - 1]) if rank else 0.0
         self._solved[signs] = (vectors[:, :rank].mT, worst, gap)
@@ -154,8 +154,8 @@ def balance(frame: Tensor, steps: int = 300) -> tuple[Tensor, Tensor]:
         steps: Most steps of steepest descent.
 
     Returns:
-        Orthonormal generators :math:`S A S^{-1}`, and S with shape `(n, n)`. An algebra that can shrink for ever, such as
-        a shear, is left as it is.
+        Orthonormal generators :math:`S A S^{-1}`, and S with shape `(n, n)`. An algebra that can shrink for ever,
+        such as a shear, is left as it is.
     """
     n = frame.shape[-1]
     still = torch.eye(n, dtype=torch.float64)

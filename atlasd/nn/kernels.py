@@ -23,10 +23,13 @@ from torch import Tensor
 from atlasd.algebra.group import Group
 from atlasd.errors import InputError
 from atlasd.nn.compact import invariant_form
+from atlasd.nn.pixel_correction import breaking
 from atlasd.nn.plane_functions import Motions, pixel_motions, polar_motions
 from atlasd.nn.representations import FieldType, trivial
 
 _TOLERANCE = 0.1
+_POOR = 0.1
+"""Error as a share of that of a plain convolution above which a layer is not equivariant in any useful sense."""
 _CACHE: OrderedDict[object, KernelBasis] = OrderedDict()
 _CACHED = 64
 
@@ -41,12 +44,17 @@ class KernelBasis:
             functions of which the pixels are samples, and on the pixels for those elements that map pixels to pixels.
         constant: Whether every kernel has the same value at all pixels.
         group: The group.
+        error: Relative change of the response to smooth fields under a unit generator or an average element; 0 where
+            the constraint holds on the pixels, `None` where it was not measured.
+        plain: The same for kernels that know nothing of the group.
     """
 
     kernels: Tensor
     exact: bool
     constant: bool
     group: Group
+    error: float | None = 0.0
+    plain: float = 1.0
 
     @property
     def dimension(self) -> int:
@@ -54,9 +62,22 @@ class KernelBasis:
         return len(self.kernels)
 
     @property
+    def poor(self) -> bool:
+        """Whether layers with these kernels are not equivariant in any useful sense."""
+        return self.error is not None and self.error > _POOR * self.plain
+
+    @property
     def note(self) -> str:
         """What a user should know, or ""."""
-        return f"{self.group.name} leaves only the spatially constant kernel" if self.constant else ""
+        words = [f"{self.group.name} leaves only the spatially constant kernel"] if self.constant else []
+        if self.poor:
+            h, w = self.kernels.shape[-2:]
+            words.append(
+                f"no layer with a window of {h} x {w} pixels is equivariant under {self.group.name}: "
+                f"the response to smooth fields changes by {self.error:.1%} under a unit generator, "
+                f"that of a plain convolution by {self.plain:.1%}"
+            )
+        return "; ".join(words)
 
 
 def kernel_basis(
@@ -71,7 +92,8 @@ def kernel_basis(
 
     Finite groups that map pixels to pixels are solved on the pixels. All others are solved on functions of the plane
     with few frequencies on each ring of pixels, by the null space of all generators and cosets together; rings
-    follow the scalar product that the group keeps, where it keeps one.
+    follow the scalar product that the group keeps, where it keeps one. The sampled kernels are then corrected on
+    their pixels, see `pixel_correction`.
 
     Arguments:
         group: A group of 2 x 2 matrices, acting on (row, column).
@@ -88,7 +110,7 @@ def kernel_basis(
         >>> from atlasd.algebra import known
         >>> kernel_basis(known.cyclic(4), 5).dimension, kernel_basis(known.special_orthogonal(2), 5).dimension
         (7, 3)
-        >>> kernel_basis(known.general_linear_plus(2), 5).note
+        >>> kernel_basis(known.general_linear_plus(2), 5).note.split(";")[0]
         'GL+(2) leaves only the spatially constant kernel'
     """
     size = (kernel_size, kernel_size) if isinstance(kernel_size, int) else (int(kernel_size[0]), int(kernel_size[1]))
@@ -114,24 +136,39 @@ def _solve(group: Group, size: tuple[int, int], into: FieldType, out: FieldType,
         if size[0] != size[1]:
             raise InputError(f"`kernel_size` must be square for {group}, got {size}; pixels must turn into pixels.")
         motions = polar_motions(group, size[0], invariant_form(group))
+    on_types = _on_types(group, into, out)
     if into.name == "regular" and motions.closed():
         solutions = _from_one_column(motions, group, out)
     else:
-        solutions = _null_space(motions, *_on_types(group, into, out), out.size * into.size, tolerance)
+        solutions = _null_space(motions, *on_types, out.size * into.size, tolerance)
         solutions = solutions.unflatten(-1, (out.size, into.size))  # (d, functions, out, in)
-    sampled = torch.einsum("xf,dfoi->doix", motions.at_pixels, solutions)
+    sampled = torch.einsum("xf,dfoi->dxoi", motions.at_pixels, solutions)
     if not len(sampled):
         raise InputError(
             f"no kernel of {size[0]} x {size[1]} takes {into} fields to {out} fields under {group}; "
             "take a larger kernel or other fields."
         )
-    kernels = _orthonormal(sampled.flatten(1)).unflatten(1, (out.size, into.size, *size))
-    spread = (kernels - kernels.mean((-2, -1), keepdim=True)).abs().max()
-    constant = size != (1, 1) and bool(spread <= 0.02 * kernels.abs().max())
+    rows = _orthonormal(sampled.flatten(1))
+    shape = (size[0] * size[1], out.size * into.size)
+    constant = size != (1, 1) and _is_constant(rows.unflatten(1, shape))
     if constant:  # what noise in the basis left of structure
-        kernels = _orthonormal(kernels.mean((-2, -1), keepdim=True).expand_as(kernels).flatten(1))
-        kernels = kernels.unflatten(1, (out.size, into.size, *size))
-    return KernelBasis(kernels, exact, constant, group)
+        rows = _orthonormal(rows.unflatten(1, shape).mean(1, keepdim=True).expand(-1, shape[0], -1).flatten(1))
+    error: float | None = 0.0
+    plain = 1.0
+    if not exact:
+        forms = breaking(group, size, *on_types, shape[1])
+        # A group without a scalar product has no kernels in a bounded window: there is nothing to correct them to.
+        if forms is not None and not constant and invariant_form(group) is not None:
+            rows = _orthonormal(forms.corrected(rows))
+        error, plain = (None, 1.0) if forms is None else (forms.error(rows), forms.plain)
+    kernels = rows.unflatten(1, (*size, out.size, into.size)).permute(0, 3, 4, 1, 2).contiguous()
+    return KernelBasis(kernels, exact, constant, group, error, plain)
+
+
+def _is_constant(kernels: Tensor) -> bool:
+    """Whether kernels `(d, pixels, entries)` have one value at all pixels, up to noise."""
+    spread = (kernels - kernels.mean(1, keepdim=True)).abs().max()
+    return bool(spread <= 0.02 * kernels.abs().max())
 
 
 def _on_types(group: Group, into: FieldType, out: FieldType) -> tuple[list[Tensor], list[Tensor]]:

@@ -72,7 +72,9 @@ class EquivariantLinear(nn.Module):
             inputs = sum(c * len(f.basis) for (c, _, _), f in zip(rep_in.parts, found, strict=True))
             if not inputs and (constant is None or not len(constant.basis)):
                 kind = TensorType(((1, out[0], out[1]),))
-                raise InputError(f"no linear map takes {rep_in} to {kind} under {group}; take products of inputs first.")
+                raise InputError(
+                    f"no linear map takes {rep_in} to {kind} under {group}; take products of inputs first."
+                )
             scale = math.sqrt(n ** sum(out) / max(inputs, 1))
             for i, f in enumerate(found):
                 if len(f.basis):

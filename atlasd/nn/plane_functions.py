@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
-from torch.func import jvp
 
 from atlasd.algebra.group import Group
 from atlasd.geometry.resample import pixel_grid
@@ -113,18 +112,21 @@ def polar_motions(group: Group, size: int, form: Tensor | None) -> Motions:
     Arguments:
         group: The group.
         size: Width of the kernel in pixels.
-        form: The scalar product that the group keeps: rings are its ellipses, and end at the kernel's width.
+        form: The scalar product that the group keeps: rings are its ellipses, the largest inscribed in the window.
             `None` for a group that keeps none: rings then cover the corners and go on outside, since no bounded
             set is left alone; the centre pixel is tied to the mean of the first ring, by continuity.
     """
     half = (size - 1) / 2
     compact = form is not None
-    stretch = _root(form) if form is not None else torch.eye(2, dtype=torch.float64)
+    stretch = torch.eye(2, dtype=torch.float64)
+    if form is not None:
+        # An ellipse p.Q p = r^2 reaches r sqrt(Q^-1_ii) along axis i: the largest must not leave the window.
+        stretch = square_root(form) * torch.linalg.inv(form).diagonal().max().sqrt()
     inner = half % 1
     centres = torch.arange(inner, half + 0.5 if compact else math.sqrt(2) * half + 1, 1.0, dtype=torch.float64)
     functions = _rings(centres, compact, most=None if compact else int(2 * (inner or 1.0)))
     points, weights = _samples(centres, compact)  # in stretched coordinates
-    values = functions(points)
+    values = functions(points, None)
     root = _inverse_root((values.mT * weights) @ values)
 
     def compare(moved: Tensor) -> Motion:
@@ -136,27 +138,34 @@ def polar_motions(group: Group, size: int, form: Tensor | None) -> Motions:
     generators = []
     for a in frame:
         flow = points @ (stretch @ (a / torch.linalg.matrix_norm(a, ord=2)) @ back).mT
-        generators.append(compare(-jvp(functions, (points,), (flow,))[1]))
-    elements = [compare(functions(points @ torch.linalg.inv(stretch @ g @ back).mT)) for g in group.cosets[1:]]
+        generators.append(compare(-functions(points, flow)))
+    elements = [compare(functions(points @ torch.linalg.inv(stretch @ g @ back).mT, None)) for g in group.cosets[1:]]
     ties = torch.zeros(0, len(root), dtype=torch.float64)
     if not compact and inner == 0:
         angle = torch.arange(8, dtype=torch.float64) * math.pi / 4
-        ring = functions(torch.stack([angle.cos(), angle.sin()], dim=1)).mean(0)
-        ties = (functions(points.new_zeros(1, 2)) - ring) @ root
-    at_pixels = functions(pixel_grid((size, size), dtype=torch.float64) @ stretch.mT) @ root
+        ring = functions(torch.stack([angle.cos(), angle.sin()], dim=1), None).mean(0)
+        ties = (functions(points.new_zeros(1, 2), None) - ring) @ root
+    at_pixels = functions(pixel_grid((size, size), dtype=torch.float64) @ stretch.mT, None) @ root
     return Motions(at_pixels, tuple(generators), tuple(elements), ties)
 
 
-def _rings(centres: Tensor, compact: bool, most: int | None) -> Callable[[Tensor], Tensor]:
-    """Functions `(Q, 2)` to `(Q, f)`: tents in the radius times cosines and sines of the angle."""
+def _rings(centres: Tensor, compact: bool, most: int | None) -> Callable[[Tensor, Tensor | None], Tensor]:
+    """Tents in the radius times cosines and sines of the angle, `(Q, 2)` to `(Q, f)`.
 
-    def functions(points: Tensor) -> Tensor:
-        squared = points.square().sum(-1)
-        centre = squared.detach() < 1e-18
+    With a flow `(Q, 2)`, their derivatives along it: written out, since torch's forward derivatives load its compiler.
+    """
+
+    def functions(points: Tensor, flow: Tensor | None) -> Tensor:
+        centre = points.square().sum(-1) < 1e-18
         # At the centre there is no angle: only what does not depend on it has a value there.
         safe = torch.where(centre[:, None], torch.ones_like(points), points)
-        radius = torch.where(centre, 0.0, safe.square().sum(-1).sqrt())
+        radius = torch.where(centre, 0.0, safe.norm(dim=-1))
         angle = torch.atan2(safe[:, 1], safe[:, 0])
+        outward, turning = torch.zeros_like(radius), torch.zeros_like(radius)
+        if flow is not None:
+            outward = torch.where(centre, 0.0, (safe * flow).sum(-1) / safe.norm(dim=-1))
+            crossed = safe[:, 0] * flow[:, 1] - safe[:, 1] * flow[:, 0]
+            turning = torch.where(centre, 0.0, crossed / safe.square().sum(-1))
         columns = []
         for i, c in enumerate(centres.tolist()):
             distance = radius - c
@@ -165,10 +174,14 @@ def _rings(centres: Tensor, compact: bool, most: int | None) -> Callable[[Tensor
             if not compact and i == len(centres) - 1:
                 distance = distance.clamp_max(0.0)
             tent = (1 - distance.abs()).clamp_min(0.0)
-            columns.append(tent)
+            slope = -distance.sign() * (tent > 0) * outward
+            columns.append(tent if flow is None else slope)
             for m in range(1, (int(2 * c) if most is None else min(most, int(2 * c))) + 1):
-                away = torch.where(centre, 0.0, tent)
-                columns += [away * (m * angle).cos(), away * (m * angle).sin()]
+                cos, sin = (torch.where(centre, 0.0, wave) for wave in ((m * angle).cos(), (m * angle).sin()))
+                if flow is None:
+                    columns += [tent * cos, tent * sin]
+                else:
+                    columns += [slope * cos - m * turning * tent * sin, slope * sin + m * turning * tent * cos]
         return torch.stack(columns, dim=1)
 
     return functions
@@ -190,7 +203,8 @@ def _samples(centres: Tensor, compact: bool) -> tuple[Tensor, Tensor]:
     return points, weights
 
 
-def _root(form: Tensor) -> Tensor:
+def square_root(form: Tensor) -> Tensor:
+    """The symmetric root of a positive definite matrix."""
     values, vectors = torch.linalg.eigh(form)
     return (vectors * values.sqrt()) @ vectors.mT
 

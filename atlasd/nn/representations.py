@@ -5,15 +5,16 @@ from __future__ import annotations
 __all__ = ["FieldType", "circle", "regular", "resolve", "trivial"]
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from atlasd.algebra.group import Group
 from atlasd.errors import InputError
-from atlasd.geometry.actions import Representation, derivative
+from atlasd.geometry.actions import Representation
 from atlasd.nn.compact import invariant_form
+from atlasd.nn.plane_functions import square_root
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,7 @@ class FieldType:
 
     def derivative(self, a: Tensor) -> Tensor:
         """The representation of a generator, `(n, n)` to `(size, size)`."""
-        return torch.zeros(1, 1, dtype=a.dtype) if self.size == 1 else derivative(self.matrix, a)
+        return self.matrix.derivative(a) if isinstance(self.matrix, _Circle) else a.new_zeros(self.size, self.size)
 
     def fields(self, channels: int, name: str = "channels") -> int:
         """How many fields make up that many channels."""
@@ -72,10 +73,67 @@ class FieldType:
         return matrix
 
 
+# Representations are classes and not functions in functions: modules that hold them can be saved.
+
+
+class _Trivial:
+    def __call__(self, g: Tensor) -> Tensor:
+        return g.new_ones(1, 1)
+
+
+class _Regular:
+    """Permutations of the elements of a finite group."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+
+    def __call__(self, g: Tensor) -> Tensor:
+        index = self.group.component_of(g)
+        if index < 0:
+            raise InputError("`g` must be an element of the group of a regular field, got another matrix.")
+        permutation = torch.zeros(self.group.order, self.group.order, dtype=torch.float64)
+        permutation[self.group.cayley[index], torch.arange(self.group.order)] = 1.0
+        return permutation
+
+
+class _Circle:
+    """Rotations of functions on the circle, in coordinates `stretch` p in which the group is one of rotations."""
+
+    def __init__(self, frequencies: int, stretch: Tensor | None = None) -> None:
+        self.frequencies, self.stretch = frequencies, stretch
+
+    def __call__(self, g: Tensor) -> Tensor:
+        g = self._straight(g)
+        upright = torch.linalg.det(g.detach()) > 0
+        sign = 1.0 if bool(upright) else -1.0
+        # The nearest rotation or mirror: discovered elements are noisy, their fields need not be.
+        re, im = g[0, 0] + sign * g[1, 1], g[1, 0] - sign * g[0, 1]
+        size = (re * re + im * im).sqrt()
+        angle_re, angle_im = re / size, im / size
+        blocks = [g.new_ones(1, 1)]
+        c, s = torch.ones_like(re), torch.zeros_like(re)
+        for _ in range(self.frequencies):
+            c, s = c * angle_re - s * angle_im, s * angle_re + c * angle_im
+            blocks.append(torch.stack([torch.stack([c, -sign * s]), torch.stack([s, sign * c])]))
+        return torch.block_diag(*blocks)
+
+    def derivative(self, a: Tensor) -> Tensor:
+        """Of the angle of the nearest rotation."""
+        a = self._straight(a)
+        speed = (a[1, 0] - a[0, 1]) / 2
+        turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=a.dtype)
+        return torch.block_diag(a.new_zeros(1, 1), *(m * speed * turn for m in range(1, self.frequencies + 1)))
+
+    def _straight(self, g: Tensor) -> Tensor:
+        if self.stretch is None:
+            return g
+        stretch = self.stretch.to(g)
+        return stretch @ g @ torch.linalg.inv(stretch)
+
+
 def trivial() -> FieldType:
     """One channel that does not turn: a scalar field."""
-    one = torch.ones(1, dtype=torch.float64)
-    return FieldType("trivial", 1, lambda g: g.new_ones(1, 1), one)
+    return FieldType("trivial", 1, _Trivial(), torch.ones(1, dtype=torch.float64))
 
 
 def regular(group: Group) -> FieldType:
@@ -85,20 +143,9 @@ def regular(group: Group) -> FieldType:
             f"`group` must be finite for regular fields, got {group}; "
             "take circle(L) for rotations, or the fields of a finite subgroup such as known.cyclic(8)."
         )
-    table = group.cayley
-    if bool((table < 0).any()):
+    if bool((group.cayley < 0).any()):
         raise InputError("`group` must be closed for regular fields, got products outside it; use Group.close.")
-    order = group.order
-
-    def matrix(g: Tensor) -> Tensor:
-        index = group.component_of(g)
-        if index < 0:
-            raise InputError("`g` must be an element of the group of a regular field, got another matrix.")
-        permutation = torch.zeros(order, order, dtype=torch.float64)
-        permutation[table[index], torch.arange(order)] = 1.0
-        return permutation
-
-    return FieldType("regular", order, matrix, torch.ones(order, dtype=torch.float64))
+    return FieldType("regular", group.order, _Regular(group), torch.ones(group.order, dtype=torch.float64))
 
 
 def circle(frequencies: int, values: int | None = None) -> FieldType:
@@ -123,27 +170,13 @@ def circle(frequencies: int, values: int | None = None) -> FieldType:
     for m in range(1, frequencies + 1):
         columns += [math.sqrt(2) * (m * phi).cos(), math.sqrt(2) * (m * phi).sin()]
 
-    def matrix(g: Tensor) -> Tensor:
-        upright = torch.linalg.det(g.detach()) > 0
-        sign = 1.0 if bool(upright) else -1.0
-        # The nearest rotation or mirror: discovered elements are noisy, their fields need not be.
-        re, im = g[0, 0] + sign * g[1, 1], g[1, 0] - sign * g[0, 1]
-        size_ = (re * re + im * im).sqrt()
-        angle_re, angle_im = re / size_, im / size_
-        blocks = [g.new_ones(1, 1)]
-        c, s = torch.ones_like(re), torch.zeros_like(re)
-        for _ in range(frequencies):
-            c, s = c * angle_re - s * angle_im, s * angle_re + c * angle_im
-            blocks.append(torch.stack([torch.stack([c, -sign * s]), torch.stack([s, sign * c])]))
-        return torch.block_diag(*blocks)
-
     mean = torch.zeros(size, dtype=torch.float64)
     mean[0] = 1.0
-    return FieldType(f"circle({frequencies})", size, matrix, mean, torch.stack(columns, dim=1))
+    return FieldType(f"circle({frequencies})", size, _Circle(frequencies), mean, torch.stack(columns, dim=1))
 
 
 def resolve(kind: FieldType | str, group: Group) -> FieldType:
-    """A field type given by value or by name, checked against the group."""
+    """A field type given by value or by name, checked against the group and put in its coordinates."""
     if isinstance(kind, str):
         if kind == "trivial":
             return trivial()
@@ -154,10 +187,12 @@ def resolve(kind: FieldType | str, group: Group) -> FieldType:
         raise InputError(f"`representation` must be 'trivial', 'regular' or 'circle(L)', got {kind!r}.")
     if kind.name == "regular" and kind.size != group.order:
         raise InputError(f"`representation` must belong to the group, got {kind.size} components for {group}.")
-    if kind.values is not None:
+    if isinstance(kind.matrix, _Circle):
         form = invariant_form(group)
-        if form is None or float((form - torch.eye(group.size, dtype=form.dtype)).abs().max()) > 0.1:
+        if form is None:
             raise InputError(
                 f"`representation` circle needs a group of rotations and mirrors, got {group}; take trivial fields."
             )
+        if float((form - torch.eye(group.size, dtype=form.dtype)).abs().max()) > 1e-9:
+            return replace(kind, matrix=_Circle(kind.matrix.frequencies, square_root(form)))
     return kind

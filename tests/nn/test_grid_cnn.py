@@ -10,7 +10,7 @@ from torch import nn
 
 import atlasd as ad
 from atlasd.errors import InputError
-from atlasd.nn import GroupActivation, GroupBatchNorm2d, GroupConv2d, GroupPool, circle, export, regular
+from atlasd.nn import GroupActivation, GroupBatchNorm2d, GroupConv2d, GroupPool, circle, export, field_error, regular
 from atlasd.runtime.random import stream
 
 C4, SO2 = ad.known.cyclic(4), ad.known.special_orthogonal(2)
@@ -86,7 +86,8 @@ def test_it_learns():
 
 
 def test_it_says_what_it_is():
-    text = repr(GroupConv2d(1, 2, 5, group=ad.known.general_linear_plus(2), padding=2))
+    with pytest.warns(UserWarning, match=r"no layer with a window of 5 x 5 pixels is equivariant under GL\+\(2\)"):
+        text = repr(GroupConv2d(1, 2, 5, group=ad.known.general_linear_plus(2), padding=2))
     assert "group=GL+(2)" in text and "spatially constant kernels" in text and "trivial->trivial" in text
     assert "constant" not in repr(GroupConv2d(1, 2, 5, group=C4))
 
@@ -146,6 +147,70 @@ def test_exported_programs_load_with_torch_alone(tmp_path):
     command = [sys.executable, "-I", str(script), str(tmp_path / "net.pt2"), str(tmp_path / "state.pt")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "same", done.stderr
+
+
+def test_a_layer_that_is_used_twice_is_exported_twice():
+    layer = GroupConv2d(4, 4, 3, group=C4, padding=1, generator=stream(0))
+    net = nn.Sequential(layer, nn.ReLU(), layer, nn.Sequential(layer))
+    plain, x = export(net), torch.randn(2, 4, 7, 7, generator=stream(1))
+    assert all(type(m).__module__.startswith("torch") for m in plain.modules())
+    assert plain[0] is plain[2] is plain[3][0] and isinstance(net[2], GroupConv2d)
+    torch.testing.assert_close(plain(x), net(x))
+
+
+def test_doubles_are_exported():
+    net = nn.Sequential(
+        GroupConv2d(1, 10, 3, group=SO2, out_type=circle(2), generator=stream(0)),
+        GroupActivation(10, group=SO2, field_type=circle(2)),
+        GroupPool(10, group=SO2, field_type=circle(2)),
+    ).double()
+    x = torch.randn(2, 1, 7, 7, generator=stream(1), dtype=torch.float64)
+    plain = export(net)
+    assert plain(x).dtype == torch.float64
+    torch.testing.assert_close(plain(x), net(x))
+
+
+@pytest.mark.parametrize("kind", ["trivial", "regular", "circle(2)"])
+def test_modules_are_saved_and_loaded(kind, tmp_path):
+    group = SO2 if kind == "circle(2)" else C4
+    net = network(group, kind, 20)
+    torch.save(net, tmp_path / "net.pt")
+    again = torch.load(tmp_path / "net.pt", weights_only=False)
+    x = torch.randn(2, 1, 9, 9, generator=stream(5))
+    assert torch.equal(again(x), net(x))
+
+
+def test_the_first_layer_does_not_load_the_compiler():
+    code = (
+        "import sys, atlasd as ad; from atlasd.nn import GroupConv2d, circle\n"
+        "GroupConv2d(5, 5, 5, group=ad.known.special_orthogonal(2), in_type=circle(2), out_type=circle(2))\n"
+        "GroupConv2d(1, 1, 5, group=ad.Group(ad.known.so(2).basis * 1.1))\n"
+        "assert 'torch._dynamo' not in sys.modules and 'torch._inductor' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+CHANGE = torch.tensor([[1.0, 0.5], [0.0, 1.0]], dtype=torch.float64)
+
+
+def test_conjugated_rotations_have_all_frequencies(waves):
+    back = torch.linalg.inv(CHANGE)
+    x, angles = waves(3, (45, 45), length=20.0), torch.tensor([[0.6], [1.9]], dtype=torch.float64)
+    errors = {}
+    for name, change in (("straight", torch.eye(2, dtype=torch.float64)), ("sheared", CHANGE)):
+        group = ad.Group(change @ SO2.algebra.basis @ torch.linalg.inv(change))
+        kind = {"group": group, "field_type": "circle(2)"}
+        net = nn.Sequential(
+            GroupConv2d(1, 10, 5, group=group, padding=2, out_type="circle(2)", generator=stream(0)),
+            GroupActivation(10, activation=nn.SiLU(), **kind),
+            GroupConv2d(10, 3, 5, group=group, padding=2, in_type="circle(2)", generator=stream(1)),
+        )
+        turns = change @ SO2.algebra.exp(angles) @ torch.linalg.inv(change)
+        errors[name] = float(field_error(net, x, turns, radius=10).max())
+        # Control: rotations in the other coordinates are no symmetries.
+        other = SO2.algebra.exp(angles) if name == "sheared" else CHANGE @ SO2.algebra.exp(angles) @ back
+        assert float(field_error(net, x, other, radius=10).min()) > 10 * errors[name]
+    assert max(errors.values()) < 5e-3
 
 
 @pytest.mark.slow
