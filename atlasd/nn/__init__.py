@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from atlasd.nn.metric_gnn import LorentzNetWithoutMetric as LorentzNetWithoutMetric
     from atlasd.nn.metric_gnn import MetricGNN as MetricGNN
     from atlasd.nn.metrics import load_metric as load_metric
+    from atlasd.nn.mlp import EquivariantMLP as EquivariantMLP
+    from atlasd.nn.mlp import EquivariantSetMLP as EquivariantSetMLP
     from atlasd.nn.representations import FieldType as FieldType
     from atlasd.nn.representations import circle as circle
     from atlasd.nn.representations import regular as regular
@@ -45,6 +47,8 @@ _HOMES = {
     "AtlasGNN": "metric_gnn",
     "EGNN": "metric_gnn",
     "EquivariantLinear": "linear",
+    "EquivariantMLP": "mlp",
+    "EquivariantSetMLP": "mlp",
     "FieldType": "representations",
     "Gate": "linear",
     "GroupActivation": "grid_cnn",

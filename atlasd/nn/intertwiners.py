@@ -23,7 +23,7 @@ from atlasd.algebra.group import Group
 from atlasd.errors import InputError
 from atlasd.nn.tensor_types import element_on_slots, generator_on_slots
 
-_LARGEST = 2200
+LARGEST = 2200
 """Most unknowns of one null space: a second of one core."""
 _FLOOR = 0.03
 """Relative changes below this cannot be told from noise in an algebra, and gaps among them mean nothing."""
@@ -80,10 +80,14 @@ class Intertwiners:
         Raises:
             InputError: No gap tells the maps that commute from those that do not, or there are too many unknowns.
         """
-        signs = (1,) * out[0] + (-1,) * out[1] + (-1,) * into[0] + (1,) * into[1]
+        return self.between_slots((1,) * into[0] + (-1,) * into[1], (1,) * out[0] + (-1,) * out[1])
+
+    def between_slots(self, into: tuple[int, ...], out: tuple[int, ...]) -> TensorMaps:
+        """The same for slots in any order, +1 for an upper and -1 for a lower index."""
+        signs = out + tuple(-s for s in into)
         kept, worst, gap = self._invariant(signs)
         n, change = self.group.size, self._frame[2]
-        shape = (n ** sum(out), n ** sum(into))
+        shape = (n ** len(out), n ** len(into))
         # Back to the coordinates of the user.
         back = element_on_slots(torch.linalg.inv(change), signs)
         basis = kept @ back.mT
@@ -96,10 +100,10 @@ class Intertwiners:
         if signs in self._solved:
             return self._solved[signs]
         unknowns = self.group.size ** len(signs)
-        if unknowns > _LARGEST:
+        if unknowns > LARGEST:
             raise InputError(
                 f"maps of order {len(signs)} between tensors of size {self.group.size} have {unknowns} unknowns, "
-                f"more than {_LARGEST}; take tensors of lower order."
+                f"more than {LARGEST}; take tensors of lower order."
             )
         generators, cosets, _ = self._frame
         total = torch.zeros(unknowns, unknowns, dtype=torch.float64)
