@@ -245,7 +245,9 @@ def _networks(
     size: dict[str, Any] = {"hidden": config.hidden, "layers": config.layers, "dropout": config.dropout}
     return {
         "LorentzNet": lambda generator: LorentzNet(generator=generator, **size),
-        "AtlasGNN": lambda generator: AtlasGNN(found.algebra, within=config.within, generator=generator, **size),
+        "AtlasGNN": lambda generator: AtlasGNN(
+            found.algebra, within=config.within, conformal=True, generator=generator, **size
+        ),
         "LieGNN": lambda generator: MetricGNN(liegan, generator=generator, **size),
         "LorentzNet (w/o)": lambda generator: LorentzNetWithoutMetric(generator=generator, **size),
         "EGNN": lambda generator: EGNN(generator=generator, **size),

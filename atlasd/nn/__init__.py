@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from atlasd.nn.averaging import symmetrize as symmetrize
+    from atlasd.nn.build import network as network
     from atlasd.nn.checks import assert_equivariant as assert_equivariant
     from atlasd.nn.checks import field_error as field_error
     from atlasd.nn.exporting import export as export
+    from atlasd.nn.fields import FieldNetwork as FieldNetwork
     from atlasd.nn.grid_cnn import GroupActivation as GroupActivation
     from atlasd.nn.grid_cnn import GroupBatchNorm2d as GroupBatchNorm2d
     from atlasd.nn.grid_cnn import GroupConv2d as GroupConv2d
@@ -49,6 +51,7 @@ _HOMES = {
     "EquivariantLinear": "linear",
     "EquivariantMLP": "mlp",
     "EquivariantSetMLP": "mlp",
+    "FieldNetwork": "fields",
     "FieldType": "representations",
     "Gate": "linear",
     "GroupActivation": "grid_cnn",
@@ -73,6 +76,7 @@ _HOMES = {
     "icosahedral_grid": "icosahedron",
     "kernel_basis": "kernels",
     "load_metric": "metrics",
+    "network": "build",
     "regular": "representations",
     "scalar": "tensor_types",
     "symmetrize": "averaging",

@@ -6,6 +6,7 @@ __all__ = ["assert_equivariant", "default_action", "evaluating", "field_error", 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -120,7 +121,7 @@ def output_errors(
         for name, pick in leaves(function(x)):
             y = pick(function(x))
             acting = default_action(g.shape[-1], x, y, outputs) if action is None else action
-            axis = 1 if y.ndim > 1 and getattr(acting, "dimensions", 0) else -1
+            axis = 1 if y.ndim > 1 and int(getattr(acting, "dimensions", 0)) else -1
 
             def one(z: Tensor, pick: Callable[[Output], Tensor] = pick) -> Tensor:
                 return pick(function(z))
@@ -154,11 +155,15 @@ def leaves(y: Output, name: str = "") -> list[tuple[str, Callable[[Output], Tens
         items = list(enumerate(y))
     else:
         raise InputError(f"outputs must be tensors in tuples, lists or dictionaries, got {type(y).__name__}.")
-    found = []
+    found: list[tuple[str, Callable[[Output], Tensor]]] = []
     for key, value in items:
         for label, pick in leaves(value, f"{name}.{key}" if name else str(key)):
-            found.append((label, lambda z, key=key, pick=pick: pick(z[key])))
+            found.append((label, partial(_inner, key, pick)))
     return found
+
+
+def _inner(key: Any, pick: Callable[[Output], Tensor], y: Output) -> Tensor:
+    return pick(y[key])
 
 
 def _multiplets(action: Action, elements: Tensor, channels: int) -> list[list[int]]:

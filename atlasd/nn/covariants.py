@@ -1,8 +1,9 @@
 r"""Polynomial maps of vectors and tensors that commute with a group: invariants, and tensors that follow the inputs.
 
-Every smooth map that commutes with a reductive group is :math:`\sum_k f_k(I(x)) C_k(x)`, with generating invariants I and
-covariants C (Schwarz, 1975; Malgrange). Both come from the null spaces of :class:`Intertwiners`: a product of inputs is a
-tensor, and every linear map from it that commutes is one of them. Those that follow from ones of lower degree are left out.
+Every smooth map that commutes with a reductive group is :math:`\sum_k f_k(I(x)) C_k(x)`, with generating invariants I
+and covariants C (Schwarz, 1975; Malgrange). Both come from the null spaces of :class:`Intertwiners`: a product of
+inputs is a tensor, and every linear map from it that commutes is one of them. Those that follow from ones of lower
+degree are left out.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Term:
 
 
 class Covariants(nn.Module):
-    """Evaluates terms on inputs, in double precision: invariants of long vectors are small differences of large numbers.
+    """Evaluates terms in double precision: invariants of long vectors are small differences of large numbers.
 
     Arguments:
         terms: What to evaluate.

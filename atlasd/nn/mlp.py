@@ -5,6 +5,8 @@ from __future__ import annotations
 __all__ = ["EquivariantMLP", "EquivariantSetMLP"]
 
 import math
+from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +24,7 @@ class EquivariantMLP(nn.Module):
     r"""A perceptron whose outputs follow its inputs under a group: :math:`\sum_k f_k(I(x))\, C_k(x)`.
 
     I are the generating invariants of the inputs, C the covariants of the type of the outputs, both found for the group
-    by null spaces; f is a plain perceptron. Invariants are computed in double precision and then brought to their units.
+    by null spaces; f is a plain perceptron. Invariants are computed in double precision and brought to their units.
 
     Arguments:
         group: A group or an algebra, known or discovered.
@@ -78,8 +80,8 @@ class EquivariantMLP(nn.Module):
         features = len(self.invariants) + scalars
         if not features:
             raise InputError(
-                f"{group} leaves no polynomial of {inputs} up to degree {degree} invariant, so that a network could only "
-                "be constant; raise `degree`, or take a smaller group."
+                f"{group} leaves no polynomial of {inputs} up to degree {degree} invariant, so that a network could "
+                "only be constant; raise `degree`, or take a smaller group."
             )
         heads = {}
         for k, (_, p, q) in enumerate(outputs.parts):
@@ -96,7 +98,7 @@ class EquivariantMLP(nn.Module):
             self.register_buffer(f"unit{name}", torch.ones(len(head), dtype=torch.float64))
         sizes = [features, *[width] * depth]
         layers: list[nn.Module] = []
-        for a, b in zip(sizes[:-1], sizes[1:], strict=True):
+        for a, b in pairwise(sizes):
             layers += [linear(a, b, generator), nn.SiLU()]
         self.trunk = nn.Sequential(*layers)
         self.heads = nn.ModuleList(
@@ -119,7 +121,7 @@ class EquivariantMLP(nn.Module):
         """Maps `(B, size)` or, for vectors, `(B, P, n)` to `(B, size of outputs)`."""
         blocks, plain = self._split(x)
         z = torch.asinh((self._features(blocks, plain) - self.shift) / self.scale)
-        h = self.trunk(z.to(self.heads[0].weight))
+        h = self.trunk(z.to(next(self.heads.parameters())))
         parts = []
         for k, (count, _, _) in enumerate(self.outputs.parts):
             coefficients = self.heads[k](h)
@@ -205,11 +207,11 @@ class EquivariantSetMLP(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        options = {"degree": degree, "generator": generator}
+        make = partial(EquivariantMLP, degree=degree, generator=generator)
         self.pooled = pooled
-        self.weigh = EquivariantMLP(group, 2 * vector(), (pooled + width) * scalar(), width, depth=1, **options)
+        self.weigh = make(group, 2 * vector(), (pooled + width) * scalar(), width, depth=1)
         inner = (pooled + 1) * vector() + width * scalar()
-        self.core = EquivariantMLP(group, inner, outputs, width, **options)
+        self.core = make(group, inner, outputs, width)
         n = self.core.group.size
         self.frame = nn.Parameter(torch.zeros(n, n)) if adapt else None
         if adapt and any(p + q for _, p, q in outputs.parts):

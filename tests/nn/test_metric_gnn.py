@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known_algebras import galilei, gl, scaling, sl, so, sp
 from atlasd.algebra.known_groups import lorentz, orthogonal
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
@@ -149,6 +149,97 @@ def test_the_size_of_the_metric_does_not_matter():
     x = jets()
     one, other = (ready(lambda s=s, **options: MetricGNN(s * TILTED, **options)) for s in (1.0, 7.0))
     torch.testing.assert_close(one(x), other(x))
+
+
+def boost(rapidity):
+    generator = torch.zeros(4, 4, dtype=torch.float64)
+    generator[0, 3] = generator[3, 0] = rapidity
+    return torch.matrix_exp(generator)
+
+
+def test_large_boosts_in_the_default_setting():
+    """Vectors in double precision, weights as they come: in single precision."""
+    x, network = jets(40), LorentzNet().eval()
+    network.standardise(x)
+    assert network.last.weight.dtype == torch.float32 and network(x).dtype == torch.float32
+    for rapidity in (1.0, 3.0, -3.0):
+        assert output_change(lambda x: log_odds(network, x), x, boost(rapidity)[None]) < 1e-4
+    # Control: the same boost is seen by a network on another metric.
+    assert output_change(lambda x: log_odds(EGNN().eval(), x), x, boost(1.0)[None]) > 1e-2
+
+
+def test_antisymmetric_forms():
+    group = Group(sp(4))
+    network = AtlasGNN(sp(4), **SMALL).double().eval()
+    x = torch.randn(30, 5, 4, generator=stream(0, "phase space"), dtype=torch.float64)
+    network.standardise(x)
+    odds = lambda x: log_odds(network, x)  # noqa: E731
+    assert output_change(odds, x, elements_inside(group, 4, generator=stream(0, "inside"))) < 1e-6
+    assert output_change(odds, x, elements_outside(group, 4, generator=stream(0, "outside"))) > 1e-2
+    torch.testing.assert_close(network(x[:, [2, 0, 1, 4, 3]]), network(x))
+    with pytest.raises(InputError, match="symmetric for distances"):
+        MetricGNN(torch.tensor([[0.0, 1.0], [-1.0, 0.0]]), relative=True)
+
+
+def two_circles():
+    basis = torch.zeros(2, 4, 4)
+    basis[0, 0, 1], basis[0, 1, 0], basis[1, 2, 3], basis[1, 3, 2] = -1, 1, -1, 1
+    return LieAlgebra(basis)
+
+
+@pytest.mark.parametrize(
+    ("algebra", "reason"),
+    [
+        (sl(3), "exactly one form.*got none; use EquivariantMLP"),
+        (gl(2), "got none"),
+        (so(1, 3).sum(scaling(4)), "got none; it holds scalings, pass conformal=True"),
+        (two_circles(), "exactly one form.*got 4"),
+        (LieAlgebra(torch.zeros(0, 4, 4)), "must have generators"),
+        (galilei(1), "exactly one form|not degenerate"),
+    ],
+    ids=["sl(3)", "gl(2)", "scaling", "two circles", "none", "Galilei"],
+)
+def test_algebras_without_one_good_form_are_refused(algebra, reason):
+    with pytest.raises(InputError, match=reason):
+        AtlasGNN(algebra, **SMALL)
+
+
+def test_scalings_may_be_left_out_of_account():
+    x, network = jets(), ready(lambda **options: AtlasGNN(so(1, 3).sum(scaling(4)), conformal=True, **options))
+    inside = elements_inside(lorentz(1), 4, generator=stream(0, "inside"))
+    assert output_change(lambda x: log_odds(network, x), x, inside) < 1e-6
+
+
+def test_features_edges_order_and_vectors():
+    x, g = jets(6, 5), elements_inside(lorentz(1), 1, generator=stream(1, "inside"))[0]
+    network = LorentzNet(**SMALL, node_features=2, pair_features=1, positions=5, vectors=2).double().eval()
+    network.standardise(x)
+    nodes, pairs = (torch.randn(6, 5, *s, generator=stream(2, "given"), dtype=torch.float64) for s in ((2,), (5, 1)))
+    edges = torch.tensor([[b, i, j] for b in range(6) for i in range(5) for j in range(5) if abs(i - j) < 2])
+    logits, vectors = network(x, nodes=nodes, pairs=pairs, edges=edges)
+    assert vectors.shape == (6, 2, 4)
+    moved = network(x @ g.T, nodes=nodes, pairs=pairs, edges=edges)
+    torch.testing.assert_close(moved[0], logits)
+    torch.testing.assert_close(moved[1], vectors @ g.T)
+    for other in ({"nodes": 2 * nodes}, {"pairs": 2 * pairs}, {"edges": edges[::2]}):
+        changed = network(x, **{"nodes": nodes, "pairs": pairs, "edges": edges, **other})[0]
+        assert (changed - logits).abs().max() > 1e-6
+    order = [1, 0, 2, 3, 4]
+    swapped = network(x[:, order], nodes=nodes[:, order], pairs=pairs[:, order][:, :, order])[0]
+    assert (swapped - network(x, nodes=nodes, pairs=pairs)[0]).abs().max() > 1e-6  # places matter
+    with pytest.raises(InputError, match="`nodes` must have shape"):
+        network(x)
+    with pytest.raises(InputError, match="`edges` must be integers"):
+        network(x, nodes=nodes, pairs=pairs, edges=edges.float())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_programs_are_exported(tmp_path):
+    network, x = LorentzNet(**SMALL).eval(), jets(4, 6, dtype=torch.float32)
+    network.standardise(x)
+    program = torch.export.export(network, (x,))
+    torch.testing.assert_close(program.module()(x), network(x))
 
 
 def test_seeded_and_alone_in_its_randomness():

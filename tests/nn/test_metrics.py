@@ -42,7 +42,7 @@ def test_a_run_that_found_nothing(tmp_path):
         ("[1]", 'under "metric"'),
         (json.dumps({"form": 1}), 'under "metric"'),
         (json.dumps({"metric": [[1, 2], [3]]}), 'under "metric"'),
-        (json.dumps({"metric": [[0, 1], [-1, 0]]}), "symmetric"),
+        (json.dumps({"metric": [[1, 1], [-1, 0]]}), "symmetric"),
         (json.dumps({"metric": [1, 2]}), r"shape \(n, n\)"),
     ],
 )
