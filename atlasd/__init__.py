@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from atlasd.algebra.identify import identify as identify
     from atlasd.algebra.lie import LieAlgebra as LieAlgebra
     from atlasd.discovery.cosets import CosetSearch as CosetSearch
-    from atlasd.discovery.criterion import equivariance_error as equivariance_error
+    from atlasd.discovery.residual import equivariance_error as equivariance_error
     from atlasd.discovery.discover import discover as discover
     from atlasd.discovery.discover import discover_cosets as discover_cosets
     from atlasd.discovery.discover import discover_generators as discover_generators
@@ -60,7 +60,7 @@ _HOMES = {
     "discover": "discovery.discover",
     "discover_cosets": "discovery.discover",
     "discover_generators": "discovery.discover",
-    "equivariance_error": "discovery.criterion",
+    "equivariance_error": "discovery.residual",
     "fit_predictor": "prediction.fit",
     "identify": "algebra.identify",
     "load": "discovery.result",

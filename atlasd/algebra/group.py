@@ -203,6 +203,22 @@ class Group:
             raise InputError(f"`x` must have shape (*, {self.size}), got {tuple(x.shape)}; put the vector axis last.")
         return torch.tensordot(g.to(x), x, dims=([-1], [-1])).movedim(g.ndim - 2, -1)
 
+    def conjugate(self, c: Tensor) -> Group:
+        r"""The group of all :math:`c g c^{-1}`, which has the same name.
+
+        Arguments:
+            c: An invertible matrix, `(n, n)`.
+        """
+        c = self._matrix(c, "c")
+        inverse = torch.linalg.inv(c)
+        algebra = LieAlgebra(c @ self.algebra.basis.double() @ inverse)
+        other = Group(algebra, c @ self.cosets @ inverse, tolerance=self.tolerance)
+        object.__setattr__(other, "correction", self.correction)
+        object.__setattr__(other, "dropped", self.dropped)
+        # A basis change does not change the name, and may make it hard to see.
+        other.__dict__["identification"] = self.identification
+        return other
+
     def latex(self) -> str:
         r"""The name in LaTeX."""
         return latex_name(self.name)

@@ -1,48 +1,144 @@
-"""What the verdict says, and what it says of every chart."""
+"""From proposals to a group: what passes is closed from the best, judged, and put into words."""
 
 from __future__ import annotations
 
-__all__ = ["chart_findings", "conclude", "describe_extent", "without_lost_charts"]
+__all__ = ["Settled", "describe_extent", "promising", "settle_cosets", "settle_generators", "words"]
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
-from atlasd.discovery.judge import SIZES, Judged
-from atlasd.discovery.result import ChartFinding, Direction, Discovery, Verdict
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.result import Direction, Verdict
 from atlasd.discovery.search import Found
-from atlasd.discovery.setup import Setup
-from atlasd.discovery.verdict import Gates
-from atlasd.geometry.atlas import Atlas
+from atlasd.discovery.verdict import Court, Finding, approximate, exact_class
+from atlasd.runtime.codec import storable
+from atlasd.runtime.progress import Progress
+
+_NEAR = 0.25
+"""Closure error beyond which a span is not taken for a noisy algebra."""
 
 
-def chart_findings(setup: Setup, judged: Judged) -> tuple[ChartFinding, ...]:
-    """Every chart's error under the pooled group, and whether it stands apart."""
-    skills = setup.predictor.chart_skill
-    charts = setup.samples.atlas.charts
-    if judged.evidence:
-        errors = torch.stack([e.charts for e in judged.evidence]).amax(0)
-    else:
-        errors = torch.full((len(charts),), float("nan"), dtype=torch.float64)
-    lone = setup.problem.apart(errors.nan_to_num(0.0)).tolist() if len(charts) > 1 else [False]
-    shape = tuple(setup.samples.x.shape[2:])
-    findings = []
-    for chart, error, skill, apart in zip(charts, errors.tolist(), skills.tolist(), lone, strict=True):
-        reason = ""
-        if apart and skill < 0.1:
-            reason = f"its predictor has no skill ({skill:.2f})"
-        elif apart:
-            reason = f"error {error:.2f}, more than its predictor (skill {skill:.2f}) explains"
-        findings.append(ChartFinding(tuple(chart.locate(shape)), error, apart, skill, reason))
-    return tuple(findings)
+@storable()
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """Generators or coset representatives after the verdict, in standard units.
+
+    Arguments:
+        matrices: Those that passed, `(k, n, n)`.
+        kept: Their findings.
+        dropped: Findings of the others.
+        notes: What a reader should know.
+    """
+
+    matrices: Tensor
+    kept: list[Finding]
+    dropped: list[Finding]
+    notes: tuple[str, ...] = field(default=())
+
+
+def promising(court: Court, found: Found) -> Tensor:
+    """Candidates that a quick look finds near the tolerance, best first, as far as they close."""
+    quick = court.strengths(found.basis)
+    order = quick.argsort()
+    basis = found.basis[order][: int((quick <= 2 * court.tolerance).sum())]
+    return closed(basis)[0] if len(basis) else basis
+
+
+def settle_generators(court: Court, found: Found) -> Settled:
+    """The largest algebra that the best candidates span and that passes the verdict; a worse one never drives out a
+    better one."""
+    basis, notes = found.basis.double(), found.notes
+    dropped: list[Finding] = []
+    if len(basis) and not found.fixed:
+        quick = court.strengths(basis)
+        order = quick.argsort()
+        basis = basis[order][: int((quick <= 2 * court.tolerance).sum())]
+        if not len(basis):
+            # Nothing comes near: the best says by how much.
+            return Settled(basis, [], court.generators(found.basis[order][:1]), notes)
+    while len(basis):
+        basis, said = closed(basis, fixed=found.fixed)
+        notes = tuple(dict.fromkeys((*notes, *said)))
+        basis = in_standard_form(court, basis)
+        findings = court.generators(basis)
+        order = sorted(range(len(findings)), key=lambda i: _rank(findings[i]))
+        passed = [i for i in order if findings[i].passed]
+        if len(passed) == len(findings):
+            count = exact_class([findings[i] for i in order], court.tolerance)
+            best = basis[order[:count]]
+            if count < len(order) and LieAlgebra(best).closure_error() < _NEAR:
+                dropped += [approximate(findings[i]) for i in order[count:]]
+                return Settled(best, [findings[i] for i in order[:count]], dropped, notes)
+            return Settled(basis, findings, dropped, notes)
+        dropped += [findings[i] for i in order if i not in passed]
+        basis = basis[passed]
+    return Settled(basis, [], dropped, notes)
+
+
+def _rank(finding: Finding) -> float:
+    upper = finding.direction.upper
+    return math.inf if math.isnan(upper) else upper
+
+
+def in_standard_form(court: Court, basis: Tensor) -> Tensor:
+    """Generators that read best in raw units, spanning the same algebra, in standard units."""
+    if not len(basis):
+        return basis
+    units = court.problem.units
+    return units.to_standard(standard_form(units.to_raw(basis)))
+
+
+def closed(basis: Tensor, *, fixed: bool = False) -> tuple[Tensor, tuple[str, ...]]:
+    """The largest algebra that the leading generators span, moved to exact closure.
+
+    Arguments:
+        basis: Candidates, best first, with shape `(k, n, n)`.
+        fixed: Keeps the span as it is.
+    """
+    notes: tuple[str, ...] = ()
+    for k in range(len(basis), 0, -1):
+        algebra = LieAlgebra(basis[:k])
+        error = algebra.closure_error()
+        if fixed or k == 1 or error < 1e-9:
+            return algebra.basis, notes
+        if error < _NEAR:
+            moved = algebra.nearest_algebra()
+            if moved.dimension == k and moved.closure_error() < 1e-3 and moved.distance(algebra) < _NEAR:
+                return moved.basis, notes
+        notes = ("some candidates were left out: their brackets leave the span",)
+    return basis[:0], notes
+
+
+def settle_cosets(
+    court: Court, algebra: LieAlgebra, search: CosetSearch, *, seed: int, progress: Progress
+) -> Settled:
+    """Candidates for components, judged like generators, then closed to a group whose products are judged, too."""
+    identity = torch.eye(court.problem.size, dtype=torch.float64)[None]
+    candidates = search.find(court.problem, algebra, seed=seed, progress=progress).matrices[1:]
+    findings = court.elements(candidates)
+    order = sorted(range(len(findings)), key=lambda i: _rank(findings[i]))
+    passed = [i for i in order if findings[i].passed]
+    dropped = [findings[i] for i in order if i not in passed]
+    count = exact_class([findings[i] for i in passed], court.tolerance)
+    dropped += [approximate(findings[i]) for i in passed[count:]]
+    good = candidates[passed[:count]]
+
+    def accept(elements: Tensor) -> Tensor:
+        return torch.tensor([f.passed for f in court.elements(elements)], dtype=torch.bool)
+
+    group = Group.close(algebra, torch.cat([identity, good]), accept=accept)
+    return Settled(group.cosets, court.elements(group.cosets[1:]), dropped)
 
 
 def describe_extent(a: Tensor, extent: float) -> str:
-    """How far a generator was seen to hold: in degrees for rotations, as |t| for others.
+    """How far a generator was judged: in degrees for rotations, as |t| for others.
 
     Example:
         >>> describe_extent(torch.tensor([[0.0, -1.0], [1.0, 0.0]]), 1.05)
@@ -50,7 +146,7 @@ def describe_extent(a: Tensor, extent: float) -> str:
         >>> describe_extent(torch.eye(2), 0.4)
         'sizes up to |t| about 0.4'
     """
-    # A turn in one plane: antisymmetric, of rank 2. Within about 6 degrees of one is near enough for the word.
+    # A rotation in one plane: antisymmetric, of rank 2. Within about 6 degrees of one is near enough for the word.
     largest = torch.linalg.svdvals(a)
     plane = float((a + a.mT).norm()) < 0.2 * float(a.norm()) and bool((largest[2:] < 0.1 * largest[0]).all())
     if plane:
@@ -58,95 +154,49 @@ def describe_extent(a: Tensor, extent: float) -> str:
     return f"sizes up to |t| about {extent:.2g}"
 
 
-def _first_order(judged: Judged) -> str:
-    """Which generators were judged by derivatives alone."""
-    only = [a for a, e in zip(judged.algebra.basis, judged.evidence, strict=True) if e.first_order]
-    if not only:
-        return ""
-    names = (
-        "the scaling" if len(only) == 1 and _is_scaling(only[0]) else f"{len(only)} of {len(judged.kept)} generators"
-    )
-    return f" Judged at first order only: {names}, as motions of finite size leave the data."
-
-
-def _is_scaling(a: Tensor) -> bool:
-    n = len(a)
-    return float(a.diagonal().sum().abs()) > 0.99 * n**0.5 * float(a.norm())
-
-
-def conclude(
-    gates: Gates,
-    judged: Judged,
-    group: Group,
-    cosets: list[Direction],
-    rejected: list[Direction],
-    found: Found,
+def words(
+    group: Group, generators: Settled, cosets: Settled, *, unfelt: int, tolerance: float, notes: Sequence[str] = ()
 ) -> Verdict:
     """The sentence that carries the answer, with the evidence."""
-    refusal = gates.refusal()
-    symmetric = group.dimension > 0 or group.order > 1
-    notes = "".join(f" Note: {n}." for n in found.notes)
-    if found.not_testable:
-        notes += f" {found.not_testable} direction(s) could not be tested: nothing in the data feels them."
-    beyond = [d.reason for d in rejected if d.decision == "not testable"]
-    if beyond and refusal is None:
-        # The element with the fewest signs turned says most.
-        first = min(beyond, key=lambda reason: (not reason.startswith("diag"), reason.count("-1")))
-        notes += f" Not testable: {first}" + (f", and {len(beyond) - 1} more." if len(beyond) > 1 else ".")
-    if refusal is not None:
-        reason = f"{refusal[0].capitalize()}: {refusal[1]}."
-    elif symmetric:
-        worst = max((d.upper for d in (*judged.kept, *cosets)), default=0.0)
-        reason = f"The map commutes with {group.name}: largest error bound {worst:.4f} on held-out data."
-        extents = [(d.extent, k) for k, d in enumerate(judged.kept) if d.extent is not None]
-        if extents and min(extents)[0] < max(SIZES):
+    symmetric = group.dimension > 0 or len(group.cosets) > 1
+    kept, dropped = generators.kept, [*generators.dropped, *cosets.dropped]
+    directions = [f.direction for f in kept]
+    elements = [f.direction for f in cosets.kept]
+    open_ones = [f.direction for f in dropped if f.direction.decision == "cannot tell"]
+    broken = [f.direction for f in dropped if f.direction.decision == "broken"]
+    near = [f.direction for f in dropped if f.direction.decision == "approximate"]
+    if symmetric:
+        worst = max((d.upper for d in (*directions, *elements)), default=0.0)
+        reason = f"The map commutes with {group.name}: the breaking is at most {worst:.1%} on held-out data."
+        extents = [(d.extent, k) for k, d in enumerate(directions) if d.extent is not None]
+        if extents and min(extents)[0] < 1.0:
             extent, k = min(extents)
-            reason += f" Seen to hold for {describe_extent(judged.algebra.basis[k], extent)}."
-        reason += _first_order(judged)
-    elif any(d.decision == "cannot tell" for d in judged.dropped):
-        reason = "Cannot tell: " + next(d.reason for d in judged.dropped if d.decision == "cannot tell") + "."
-    elif found.spectrum and found.spectrum[0] < 2 * (1 - gates.skill):  # both sides carry the predictor's noise
-        reason = (
-            f"Cannot tell: the predictor leaves {1 - gates.skill:.0%} of the map unexplained, which alone can make "
-            f"the smallest error that was found ({found.spectrum[0]:.2f})."
-        )
+            reason += f" Judged for {describe_extent(generators.matrices[k], extent)}."
+        if near:
+            listed = ", ".join(f"{d.strength:.0%}" for d in near[:4])
+            reason += f" Approximately, it commutes with more: {len(near)} direction(s) with a breaking of {listed}."
+        if open_ones:
+            reason += f" {len(open_ones)} more could not be decided: {open_ones[0].reason}."
+    elif open_ones:
+        reason = f"Cannot tell: {open_ones[0].reason}."
+    elif broken:
+        least = min(d.lower for d in broken)
+        reason = f"No symmetry: every direction is broken, the least by at least {least:.0%}; the tolerance is {tolerance:.0%}."
+    elif unfelt or any(f.unfelt for f in dropped):
+        reason = "Not testable: nothing in the data feels the transformations that could be symmetries."
     else:
-        lowest = f" (smallest first-order error {found.spectrum[0]:.3f})" if found.spectrum else ""
-        reason = f"No symmetry: no direction commutes within the tolerance{lowest}."
+        reason = "No symmetry: no transformation comes near."
+    if unfelt:
+        reason += f" {unfelt} direction(s) could not be tested: nothing in the data feels them."
+    reason += "".join(f" Note: {note}." for note in dict.fromkeys((*notes, *generators.notes)))
     return Verdict(
-        symmetric=symmetric and refusal is None,
-        reason=reason + notes,
-        directions=tuple(judged.kept),
-        cosets=tuple(cosets),
-        rejected=(*judged.dropped, *rejected),
-        gates={
-            "skill": gates.skill,
-            "testable": gates.testable,
-            "saturated": gates.saturated,
-            **({"untrained": list(judged.controls)} if judged.controls else {}),
-        },
+        symmetric=symmetric,
+        reason=reason,
+        directions=tuple(directions),
+        cosets=(_identity(tolerance), *elements),
+        rejected=tuple(f.direction for f in dropped),
     )
 
 
-def without_lost_charts(found: Discovery, atlas: Atlas, lost: Mapping[int, str]) -> Discovery:
-    """A discovery from some of the charts, as one of the whole atlas in which the lost charts are named.
-
-    Arguments:
-        found: What the other charts gave.
-        atlas: All charts.
-        lost: Numbers of the lost charts, and why they were lost.
-    """
-    others = iter(found.charts)
-    nan = float("nan")
-    charts = tuple(
-        ChartFinding(tuple(chart.center), nan, True, nan, f"left out: {lost[k]}") if k in lost else next(others)
-        for k, chart in enumerate(atlas.charts)
-    )
-    own = found.chart_generators
-    if own is not None:
-        whole = own.new_full((len(charts), *own.shape[1:]), nan)
-        whole[[k for k in range(len(charts)) if k not in lost]] = own
-        own = whole
-    names = ", ".join(map(str, sorted(lost)))
-    reason = f"{found.verdict.reason} Note: charts {names} were left out: {next(iter(lost.values()))}."
-    return replace(found, charts=charts, chart_generators=own, verdict=replace(found.verdict, reason=reason))
+def _identity(tolerance: float) -> Direction:
+    return Direction(0.0, 0.0, 0.0, 1.0, 1.0, "symmetry", "the identity", tolerance)

@@ -9,8 +9,9 @@ import math
 import torch
 from torch import Tensor
 
-from atlasd.discovery.coset_error import unit_determinant
+from atlasd.discovery.coset_normalizer import unit_determinant
 from atlasd.discovery.problem import Problem
+from atlasd.discovery.residual import sides
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Progress
 
@@ -74,7 +75,7 @@ def descend_starts(
     c = starts.clone().requires_grad_()
     optimizer = torch.optim.Adam([c], lr=learning_rate)
     index = problem.search[:samples]
-    weights = problem.chart_weights() / problem.chart_weights().sum()
+    weights = torch.full((problem.charts,), 1 / problem.charts, dtype=torch.float64)
     curve = []
     for step in progress.track(range(steps), "coset descent", total=steps):
         optimizer.param_groups[0]["lr"] = learning_rate * 0.5 * (1 + math.cos(math.pi * step / steps))
@@ -102,7 +103,8 @@ def _losses(problem: Problem, x: Tensor, g: Tensor, weights: Tensor) -> Tensor:
     many = g[:, None, None].expand(m, b, charts, *g.shape[1:]).flatten(0, 1)  # (M B, K, n, n)
     if not problem.is_field:
         many = many.to(x.dtype)
-    miss = (problem.outputs(problem.action.on_input(many, x)) - problem.action.on_output(many, y)).abs()
+    left, right = sides(problem.outputs, problem.action, x, y, many)
+    miss = (left - right).abs()
     if problem.is_field:
         d = problem.size
         mask = problem.window(tuple(y.shape[-d:]), many, tuple(x.shape[-d:])).to(miss.dtype)

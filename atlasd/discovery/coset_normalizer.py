@@ -1,42 +1,25 @@
-"""Candidates for cosets from the normaliser of an algebra, polished on the data."""
+"""Candidates for cosets from the normaliser of an algebra."""
 
 from __future__ import annotations
 
 __all__ = [
     "is_rigid",
     "normalize_starts",
-    "plain_matrices",
-    "polish_starts",
+    "pull_to_normalizer",
     "random_starts",
     "reduce_in_coset",
+    "unit_determinant",
 ]
-
-from itertools import permutations
 
 import torch
 from torch import Tensor
 
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.coset_error import CosetError, unit_determinant
-
-_LARGEST_PLAIN = 384  # signed permutations of four axes
 
 
-def plain_matrices(n: int) -> Tensor:
-    """The matrices that read best, the identity first: signs, then signed permutations, `(M, n, n)`."""
-    signs = torch.cartesian_prod(*[torch.tensor([1.0, -1.0], dtype=torch.float64)] * n).reshape(-1, n).diag_embed()
-    if len(signs) > _LARGEST_PLAIN:
-        return signs[:_LARGEST_PLAIN]
-    eye = torch.eye(n, dtype=torch.float64)
-    parts, count = [signs], len(signs)
-    for order in permutations(range(n)):
-        if order == tuple(range(n)):
-            continue
-        if count + len(signs) > _LARGEST_PLAIN:
-            break
-        parts.append(eye[list(order)] @ signs)
-        count += len(signs)
-    return torch.cat(parts)
+def unit_determinant(c: Tensor) -> Tensor:
+    """Matrices `(*, n, n)` scaled to :math:`|det| = 1`; singular ones become infinite or NaN."""
+    return c / torch.linalg.det(c).abs()[..., None, None] ** (1 / c.shape[-1])
 
 
 def random_starts(count: int, n: int, generator: torch.Generator) -> Tensor:
@@ -163,46 +146,13 @@ def _traceless(frame: Tensor) -> Tensor:
     return torch.einsum("rk,kij->rij", torch.linalg.svd(traces[None], full_matrices=True).Vh[1:], frame)
 
 
-def polish_starts(
-    error: CosetError, c: Tensor, iterations: int = 25, algebra: LieAlgebra | None = None
+def pull_to_normalizer(
+    algebra: LieAlgebra, c: Tensor, gradient: Tensor, curvature: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Lowers the error of all candidates together by Levenberg-Marquardt.
-
-    Arguments:
-        error: The error on the data.
-        c: Matrices, with shape `(M, n, n)`.
-        iterations: Most steps.
-        algebra: Holds candidates near the normaliser of this algebra.
-
-    Returns:
-        The matrices with determinant 1 or -1, and their errors, `(M,)`.
-    """
-    c = unit_determinant(c)
-    damping = torch.full((len(c),), 1e-2, dtype=torch.float64)
-    held = algebra is not None and algebra.dimension > 0
-    cost = error(c)
-    active = torch.ones(len(c), dtype=torch.bool)
-    for _ in range(iterations):
-        if not bool(active.any()):
-            break
-        now = c[active]
-        model = error.normal(now)
-        gradient, curvature = model.gradient, model.curvature
-        if held:
-            assert algebra is not None
-            residual = _conjugated(algebra, now, algebra.frame())
-            moves = now[:, None, None] @ _bracket_moves(algebra) @ torch.linalg.inv(now)[:, None, None]
-            slopes = _outside(algebra, moves).flatten(2)
-            gradient = gradient + (slopes @ residual[..., None])[..., 0]
-            curvature = curvature + slopes @ slopes.mT
-        trial = unit_determinant(now @ torch.matrix_exp(_solve(curvature, gradient, damping[active])))
-        moved = error(trial)
-        lower = moved < cost[active]
-        gained = (cost[active] - moved) > 1e-3 * cost[active]
-        c[active] = torch.where(lower[:, None, None], trial, now)
-        cost[active] = torch.where(lower, moved, cost[active])
-        damping[active] = torch.where(lower, damping[active] / 4, damping[active] * 6)
-        # Exact to rounding, or stuck: nothing more to be had.
-        done = (cost[active] < 1e-24) | (damping[active] > 1e4) | (lower & ~gained & (damping[active] > 10))
-        active[active.clone()] = ~done
-    return c, cost
+    """Adds to a least-squares model of candidates `(M, n, n)` what draws them to the normaliser of an algebra."""
+    if not algebra.dimension:
+        return gradient, curvature
+    residual = _conjugated(algebra, c, algebra.frame())
+    moves = c[:, None, None] @ _bracket_moves(algebra) @ torch.linalg.inv(c)[:, None, None]
+    slopes = _outside(algebra, moves).flatten(2)
+    return gradient + (slopes @ residual[..., None])[..., 0], curvature + slopes @ slopes.mT

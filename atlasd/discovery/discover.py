@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-__all__ = ["discover", "discover_connected", "discover_cosets", "discover_generators"]
+__all__ = ["discover", "discover_cosets", "discover_generators"]
 
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from atlasd.algebra.basis import standard_form
+from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.conclude import chart_findings, conclude, without_lost_charts
+from atlasd.discovery.conclude import Settled, promising, settle_cosets, settle_generators, words
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
 from atlasd.discovery.film import film
-from atlasd.discovery.judge import judge_cosets, judge_generators
-from atlasd.discovery.result import Discovery, PredictorSummary
+from atlasd.discovery.problem import Problem, prepare
+from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, without_lost_charts
 from atlasd.discovery.search import Found, Search
-from atlasd.discovery.setup import prepare
 from atlasd.discovery.spectral import SpectralSearch
+from atlasd.discovery.verdict import Court
 from atlasd.errors import InputError
-from atlasd.geometry.actions import Action
+from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.executor import About, TaskFailed, working
 from atlasd.runtime.progress import Progress, Silent, Terminal
 from atlasd.runtime.stages import current_stages, fingerprint
+
+TOLERANCE = 0.2
+"""The largest strength of a breaking, as a ratio of amplitudes, that counts as a symmetry."""
 
 
 def discover(
@@ -41,7 +46,8 @@ def discover(
     action: Action | None = None,
     predictor: PredictorSpec | None = None,
     search: Search | None = None,
-    cosets: CosetSearch | None = None,
+    cosets: CosetSearch | bool | None = None,
+    tolerance: float = TOLERANCE,
     seed: int = 0,
     executor: Executor | None = None,
     progress: Progress | bool = True,
@@ -51,15 +57,17 @@ def discover(
     Arguments:
         x: Inputs: fields `(N, C, H, W)` or `(N, C, D, H, W)`, vectors `(N, n)`, or sets of vectors `(N, P, n)`.
         y: Targets: fields on the same grid, `(N,)`, `(N, outputs)`, or integer classes.
-        function: A differentiable function in place of `y`.
+        function: A function in place of `y`.
         atlas: Where the charts lie; the whole field by default.
-        action: How matrices move inputs and outputs.
+        action: How matrices transform inputs and outputs.
         predictor: How the local map is learned.
         search: How generators are searched for; `SpectralSearch` by default, `GradientSearch` is the paper's.
-        cosets: How the discrete part is searched for.
+        cosets: How the discrete part is searched for; `False` for the continuous part alone.
+        tolerance: The largest strength of a breaking that counts as a symmetry, a ratio of amplitudes: 0.2 means that
+            a fifth of what could break may be broken.
         seed: Seed of every random stream.
         executor: Where work may run in parallel; in this process by default.
-        progress: Whether to show progress, or who is told.
+        progress: Whether to show progress, or a progress display.
 
     Returns:
         The group, the verdict on each generator and coset, and what every chart says.
@@ -71,40 +79,21 @@ def discover(
         'O(2)'
     """
     shown = progress if not isinstance(progress, bool) else (Terminal() if progress else Silent())
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 < tolerance < 1:
+        raise InputError(f"`tolerance` must lie between 0 and 1, got {tolerance!r}; 0.2 is the default.")
     for name, given, kind, method in (
         ("predictor", predictor, "StencilPredictor()", "fit"),
         ("search", search, "SpectralSearch()", "find"),
-        ("cosets", cosets, "CosetSearch()", "find"),
+        ("cosets", None if isinstance(cosets, bool) else cosets, "CosetSearch()", "find"),
     ):
         if given is not None and (isinstance(given, type | str) or not callable(getattr(given, method, None))):
             raise InputError(f"`{name}` must be an object like {kind}, got {given!r}; leave it out for the default.")
+    discrete = None if cosets is False else CosetSearch() if cosets is None or cosets is True else cosets
     with working(executor):
         return _discover(
             x, y, function=function, atlas=atlas, action=action, predictor=predictor, search=search,
-            cosets=CosetSearch() if cosets is None else cosets, seed=seed, shown=shown,
+            cosets=discrete, tolerance=float(tolerance), seed=seed, shown=shown,
         )  # fmt: skip
-
-
-def discover_connected(
-    x: Any,
-    y: Any = None,
-    *,
-    search: Search | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **options: Any,
-) -> Discovery:
-    """The continuous part with its verdict: `discover` without the search for cosets.
-
-    Arguments:
-        x: Inputs.
-        y: Targets.
-        search: How to search.
-        seed: Seed of every random stream.
-        progress: Who is told how far it is.
-        options: `function`, `atlas`, `action` and `predictor`, as in `discover`.
-    """
-    return _discover(x, y, search=search, cosets=None, seed=seed, shown=progress or Silent(), **options)
 
 
 def _discover(x: Any, y: Any, *, atlas: Atlas | None = None, shown: Progress, **rest: Any) -> Discovery:
@@ -136,65 +125,100 @@ def _attempt(
     predictor: PredictorSpec | None = None,
     search: Search | None,
     cosets: CosetSearch | None,
+    tolerance: float,
     seed: int,
     shown: Progress,
 ) -> Discovery:
-    seconds: dict[str, float] = {}
+    clock = _Clock()
     search = SpectralSearch() if search is None else search
     stages = current_stages()
-    stages.enter(fingerprint(x, y, seed, atlas, action, predictor, search, cosets))
-
-    started = time.perf_counter()
-    setup = prepare(x, y, function=function, atlas=atlas, action=action, predictor=predictor, seed=seed, progress=shown)
-    seconds["predictor"] = time.perf_counter() - started
-    problem, gates = setup.problem, setup.gates
-
-    started = time.perf_counter()
-    empty = torch.zeros(0, problem.size, problem.size, dtype=torch.float64)
-    refused = gates.refusal() is not None
-    found = Found(empty) if refused else stages.do("search", lambda: search.find(problem, seed=seed, progress=shown))
-    seconds["search"] = time.perf_counter() - started
-
-    started = time.perf_counter()
-    judged = stages.do("verdict", lambda: judge_generators(setup, found, search.tolerance, seed))
-    seconds["verdict"] = time.perf_counter() - started
-
-    started = time.perf_counter()
-    group, coset_directions, rejected = stages.do(
-        "cosets",
-        lambda: judge_cosets(
-            setup,
-            judged.algebra,
-            None if judged.withheld else cosets,
-            search.tolerance,
-            judged.weights,
-            seed,
-            shown,
-            undecided=any(d.decision == "cannot tell" for d in judged.dropped),
-        ),
+    stages.enter(fingerprint(x, y, seed, atlas, action, predictor, search, cosets, tolerance))
+    problem, fitted = prepare(
+        x, y, function=function, atlas=atlas, action=action, predictor=predictor, seed=seed, progress=shown
     )
-    seconds["cosets"] = time.perf_counter() - started
-
-    started = time.perf_counter()
-    frames = film(setup, group, judged.weights)
-    seconds["frames"] = time.perf_counter() - started
-
-    verdict = conclude(gates, judged, group, coset_directions, rejected, found)
-    fitted = setup.predictor
+    clock("predictor")
+    found: Found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown))
+    clock("search")
+    court = Court(problem, tolerance, seed=seed, progress=shown, weights=found.weights)
+    generators: Settled = stages.do("verdict", lambda: settle_generators(court, found))
+    clock("verdict")
+    algebra = LieAlgebra(generators.matrices)
+    identity = torch.eye(problem.size, dtype=torch.float64)[None]
+    group, elements = Group(algebra, identity), Settled(identity, [], [])
+    if cosets is not None:
+        elements = stages.do("cosets", lambda: settle_cosets(court, algebra, cosets, seed=seed, progress=shown))
+        group = Group(algebra, elements.matrices)
+    clock("cosets")
+    group = group.conjugate(torch.linalg.inv(problem.units.frame))
+    frames = film(problem, group, court.weights)
+    clock("frames")
+    notes = _notes(problem, action)
     return Discovery(
         group=group,
-        verdict=verdict,
-        charts=chart_findings(setup, judged),
+        verdict=words(group, generators, elements, unfelt=found.unfelt, tolerance=tolerance, notes=notes),
+        charts=_chart_findings(problem, generators, court.weights, fitted.chart_skill),
         spectrum=found.spectrum,
         predictor=PredictorSummary(fitted.kind, fitted.skill, fitted.samples, fitted.seconds),
-        seconds=seconds,
+        seconds=clock.seconds,
         seed=seed,
-        config={"search": _plain(search), "cosets": _plain(cosets), "predictor": _plain(predictor)},
+        config={
+            "search": _plain(search),
+            "cosets": _plain(cosets),
+            "predictor": _plain(predictor),
+            "tolerance": tolerance,
+        },
         curves={**{f"predictor {k}": v for k, v in fitted.curves.items()}, **found.curves},
         chart_generators=found.chart_basis,
-        proposed=found.basis,
+        proposed=problem.units.to_raw(found.basis),
         frames=frames,
     )
+
+
+class _Clock:
+    """Seconds of every stage, one after the other."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def __call__(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.seconds[stage] = now - self._last
+        self._last = now
+
+
+def _notes(problem: Problem, action: Action | None) -> list[str]:
+    """What a reader should know about the question that was asked."""
+    outputs = 0 if problem.samples.y is None or problem.classes else problem.samples.outputs
+    fixed = isinstance(action or problem.action, VectorAction | GridAction) and (
+        problem.action.rho_out is None  # type: ignore[attr-defined]
+    )
+    if outputs > 1 and fixed and (problem.is_field or outputs % problem.size == 0):
+        kind = "channels" if problem.is_field else "numbers"
+        return [
+            f"the {outputs} {kind} of the targets were taken as {outputs} invariants; where they are components of a "
+            "vector that transforms with the inputs, pass an action with rho_out"
+        ]
+    return []
+
+
+def _chart_findings(
+    problem: Problem, generators: Settled, weights: Tensor, skills: Tensor
+) -> tuple[ChartFinding, ...]:
+    """The strength of the breaking on every chart under the pooled group, and whether it is an outlier."""
+    charts = problem.samples.atlas.charts
+    strengths = torch.full((len(charts),), math.nan, dtype=torch.float64)
+    if generators.kept:
+        strengths = torch.stack([f.charts for f in generators.kept]).amax(0)
+    shape = tuple(problem.samples.x.shape[2:])
+    findings = []
+    for chart, strength, skill, weight in zip(
+        charts, strengths.tolist(), skills.tolist(), weights.tolist(), strict=True
+    ):
+        outlier = weight == 0
+        reason = f"a breaking of {strength:.0%}, where most charts have none" if outlier else ""
+        findings.append(ChartFinding(tuple(chart.locate(shape)), strength, outlier, skill, reason))
+    return tuple(findings)
 
 
 def discover_generators(
@@ -213,12 +237,14 @@ def discover_generators(
         y: Targets.
         search: How to search.
         seed: Seed of every random stream.
-        progress: Who is told how far it is.
+        progress: Progress display.
         options: `function`, `atlas`, `action` and `predictor`, as in `discover`.
     """
     shown = progress or Silent()
-    problem = prepare(x, y, seed=seed, progress=shown, **options).problem
-    basis = (search or SpectralSearch()).find(problem, seed=seed, progress=shown).basis
+    problem, _ = prepare(x, y, seed=seed, progress=shown, **options)
+    found = (search or SpectralSearch()).find(problem, seed=seed, progress=shown)
+    basis = found.basis if found.fixed else promising(Court(problem, TOLERANCE, seed=seed, progress=shown, weights=found.weights), found)
+    basis = problem.units.to_raw(basis)
     return LieAlgebra(standard_form(basis) if len(basis) else basis)
 
 
@@ -240,12 +266,15 @@ def discover_cosets(
         algebra: The continuous part.
         cosets: How to search.
         seed: Seed of every random stream.
-        progress: Who is told how far it is.
+        progress: Progress display.
         options: `function`, `atlas`, `action` and `predictor`, as in `discover`.
     """
     shown = progress or Silent()
-    problem = prepare(x, y, seed=seed, progress=shown, **options).problem
-    return (cosets or CosetSearch()).find(problem, algebra, seed=seed, progress=shown)
+    problem, _ = prepare(x, y, seed=seed, progress=shown, **options)
+    units = problem.units
+    inside = LieAlgebra(units.to_standard(algebra.basis))
+    found = (cosets or CosetSearch()).find(problem, inside, seed=seed, progress=shown)
+    return replace(found, matrices=units.to_raw(found.matrices))
 
 
 def _plain(value: Any) -> Any:

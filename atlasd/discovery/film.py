@@ -1,4 +1,4 @@
-"""Filming a discovery: the map and its data are moved in small steps, for the report to show."""
+"""Filming a discovery: the map and its data are transformed in small steps, for the report to show."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.algebra.group import Group
-from atlasd.discovery.coverage import Coverage, Neighbours
-from atlasd.discovery.criterion import halves
 from atlasd.discovery.frames import Frames, Picture, Track
 from atlasd.discovery.problem import Problem
-from atlasd.discovery.refine import scaled
-from atlasd.discovery.setup import Setup
+from atlasd.discovery.residual import Residual, known_inputs, scaled, sides
 from atlasd.geometry.charts import PlaneChart
 from atlasd.runtime.executor import Shared, current_workers
 
@@ -31,32 +28,28 @@ _TILE = 48
 _FIELD = 160
 _SAMPLES = 6
 _VECTORS = 256
-_KNOWN = 1024
 _SHOWN = 48
 
 
-def film(setup: Setup, group: Group, weights: Tensor | None = None) -> Frames:
-    """Moves held-out samples along every generator, through the cosets, and once where there is no symmetry.
+def film(problem: Problem, group: Group, weights: Tensor) -> Frames:
+    """Transforms samples along every generator, through the cosets, and once where there is no symmetry.
 
     Arguments:
-        setup: The problem and its data.
-        group: What was found.
-        weights: Trust in each chart, with shape `(K,)`.
+        problem: Maps and data, in standard units.
+        group: What was found, in raw units.
+        weights: Weights of the charts, with shape `(K,)`.
     """
-    problem, samples = setup.problem, setup.samples
-    weights = problem.chart_weights() if weights is None else weights.double()
+    samples = problem.samples
     shown = int(weights.argmax())
     charts = samples.atlas.charts
     shape = tuple(samples.x.shape[2:]) if samples.is_field else ()
     places = [chart.locate(shape) for chart in charts] if shape else []
     # Radii of charts of a sphere are not in pixels of the field.
     radii = samples.atlas.radii if all(isinstance(chart, PlaneChart) for chart in charts) else None
-    background = _background(samples.x[int(problem.test[0])]) if samples.is_field else None
-    tracks = []
-    if setup.gates.refusal() is None:
-        scene = Shared(_Scene.of(problem, weights, shown))
-        paths = _paths(group)
-        tracks = current_workers().map(_track, [(scene, *path) for path in paths], [p[0] for p in paths], quick=True)
+    background = _background(samples.x[0]) if samples.is_field else None
+    scene = Shared(_Scene.of(problem, shown))
+    paths = _paths(group)
+    tracks = current_workers().map(_track, [(scene, *path) for path in paths], [p[0] for p in paths], quick=True)
     return Frames(
         tracks=tuple(tracks),
         field=background,
@@ -68,33 +61,101 @@ def film(setup: Setup, group: Group, weights: Tensor | None = None) -> Frames:
 
 
 class _Scene:
-    """What is filmed; the camera is made where it films."""
+    """What is filmed; data are read where it is filmed.
 
-    def __init__(self, problem: Problem, weights: Tensor, chart: int) -> None:
-        self.problem, self.weights, self.chart = problem, weights, chart
-        self._camera: _Fields | _Vectors | None = None
+    Arguments:
+        problem: A problem with one block of charts.
+        chart: The chart that is shown.
+    """
+
+    def __init__(self, problem: Problem, chart: int) -> None:
+        self.problem, self.chart = problem, chart
+        self._residual: Residual | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_camera": None}
+        return {**self.__dict__, "_residual": None}
 
     @classmethod
-    def of(cls, problem: Problem, weights: Tensor, chart: int) -> _Scene:
+    def of(cls, problem: Problem, chart: int) -> _Scene:
         """Of many charts only the block of the one that is shown, so that time does not grow."""
         block = next(block for block in problem.blocks() if chart in block)
-        part = replace(problem.part(block), search=problem.search[:_KNOWN], test=problem.test[:_VECTORS])
-        return cls(part, weights[block.start : block.stop], chart - block.start)
+        return cls(replace(problem.part(block), fits=None), chart - block.start)
 
     @property
-    def camera(self) -> _Fields | _Vectors:
-        """What films the problem."""
-        if self._camera is None:
-            fields = self.problem.is_field
-            self._camera = _Fields(self.problem, self.weights, self.chart) if fields else _Vectors(self.problem)
-        return self._camera
+    def residual(self) -> Residual:
+        """The residual on a few samples."""
+        if self._residual is None:
+            index = self.problem.pick(_SAMPLES if self.problem.is_field else _VECTORS)
+            self._residual = Residual(self.problem, index, known_inputs(self.problem))
+        return self._residual
+
+    def track(self, name: str, t: Tensor, path: Tensor) -> Track:
+        """One path through matrices of raw vectors."""
+        standard = path if self.problem.is_field else self.problem.units.to_standard(path)
+        losses = self.residual.losses(standard)
+        chart = slice(self.chart, self.chart + 1)
+        excess = losses.excess[..., chart].sum((1, 2)) / losses.scale[..., chart].sum((1, 2)).clamp_min(1e-300)
+        covered = losses.covered[..., chart].mean((1, 2))
+        shown = self._pictures(standard) if self.problem.is_field else self._points(standard)
+        return Track(name, t, path, excess.clamp(0.0, 1.0), torch.ones_like(excess), covered, **shown)
+
+    def _pictures(self, path: Tensor) -> dict[str, Any]:
+        problem, d = self.problem, self.problem.size
+        x = problem.inputs(self.residual.index)
+        # The liveliest sample: a flat one shows nothing.
+        lively = (x[:, self.chart] - x[:, self.chart].flatten(-d).mean(-1)[(..., *[None] * d)]).square()
+        one = x[lively.flatten(1).mean(1).argmax()][None]
+        with torch.no_grad():
+            y = problem.outputs(one)
+        inside, outside = _telling(one[0, self.chart]), _telling(y[0, self.chart])
+        shape, room = tuple(y.shape[-d:]), tuple(one.shape[-d:])
+        tiles: dict[str, list[Tensor]] = {"input": [], "left": [], "right": [], "difference": []}
+        for g in path:
+            with torch.no_grad():
+                left, right = sides(problem.outputs, problem.action, one, y, g)
+                moved = problem.action.on_input(g, one)
+            window = problem.window(shape, g, room) > 0.5
+            a, b = left[0, self.chart, outside], right[0, self.chart, outside]
+            # Beyond the disc a transformation brings in what is not known, or pushes out what is.
+            a, b = (torch.where(window, side.double(), torch.nan) for side in (a, b))
+            for key, picture in zip(tiles, (moved[0, self.chart, inside], a, b, a - b), strict=True):
+                tiles[key].append(_small(picture, _TILE))
+        stacks = {key: torch.stack(parts) for key, parts in tiles.items()}
+        both = torch.stack([stacks["left"], stacks["right"]])
+        both = both[both.isfinite()]
+        low, high = (float(both.min()), float(both.max())) if len(both) else (0.0, 1.0)
+        # The same step of colour is the same difference in all three.
+        half = max(high - low, 1e-12) / 2
+        return {
+            "pictures": {
+                "input": Picture.of(stacks["input"]),
+                "left": Picture.of(stacks["left"], low, high),
+                "right": Picture.of(stacks["right"], low, high),
+                "difference": Picture.of(stacks["difference"], -half, half),
+            }
+        }
+
+    def _points(self, path: Tensor) -> dict[str, Any]:
+        problem = self.problem
+        x = problem.inputs(self.residual.index)
+        with torch.no_grad():
+            y = problem.outputs(x)
+        output = int((y - y.mean(0)).double().square().flatten(1).nanmean(0).argmax())
+        axes = _axes(path)
+        shown: dict[str, list[Tensor]] = {"input": [], "left": [], "right": []}
+        for g in path.to(x.dtype):
+            with torch.no_grad():
+                left, right = sides(problem.outputs, problem.action, x, y, g)
+                moved = problem.action.on_input(g, x)
+            raw = problem.units.raw_inputs(moved[:_SHOWN, 0]).reshape(-1, x.shape[-1])[:_SHOWN]
+            shown["input"].append(raw[:, list(axes)].float())
+            shown["left"].append(left.flatten(1)[:_SHOWN, output].float())
+            shown["right"].append(right.flatten(1)[:_SHOWN, output].float())
+        return {"points": {key: torch.stack(rows) for key, rows in shown.items()}, "axes": axes}
 
 
 def _track(scene: Shared[_Scene], name: str, t: Tensor, path: Tensor) -> Track:
-    return scene.value.camera.track(name, t, path)
+    return scene.value.track(name, t, path)
 
 
 def _paths(group: Group) -> list[tuple[str, Tensor, Tensor]]:
@@ -104,7 +165,7 @@ def _paths(group: Group) -> list[tuple[str, Tensor, Tensor]]:
     basis = group.algebra.basis.double()
     for number, a in enumerate(scaled(basis[:_MOST_GENERATORS])):
         paths.append((f"generator {number + 1}", t, torch.matrix_exp(t[:, None, None] * a)))
-    if group.order > 1:
+    if len(group.cosets) > 1:
         elements = group.cosets[:_MOST_ELEMENTS].double()
         paths.append(("elements", torch.arange(1.0, len(elements) + 1, dtype=torch.float64), elements))
     paths += [(f"contrast {name}", t, torch.matrix_exp(t[:, None, None] * a)) for name, a in _contrasts(basis)]
@@ -127,104 +188,6 @@ def _contrasts(basis: Tensor) -> list[tuple[str, Tensor]]:
     # Ties go to the first: scaling is the one that everybody can picture.
     ranked = sorted((pair for pair in outside if pair[0] > 0.7), key=lambda pair: -round(pair[0], 6))
     return [(name, scaled(known[name])) for _, name in ranked[: 1 if len(basis) else 2]]
-
-
-class _Fields:
-    """Moves patches; one sample of one chart is shown, a few samples of all its charts are measured."""
-
-    def __init__(self, problem: Problem, weights: Tensor, chart: int) -> None:
-        self.problem, self.weights, self.chart = problem, weights, chart
-        x = problem.patches(problem.test[:16])
-        size = problem.size
-        # The liveliest sample: a flat one shows nothing.
-        lively = (x[:, chart] - x[:, chart].flatten(-size).mean(-1)[(..., *[None] * size)]).square().flatten(1).mean(1)
-        self.x, self.one = x[:_SAMPLES], x[lively.argmax()][None]
-        with torch.no_grad():
-            self.p, self.y = problem.psi(self.x), problem.outputs(self.one)
-        self.cover = Coverage(problem, problem.patches(problem.search[:48]), weights.nonzero().flatten())
-        self.inside = _telling(self.one[0, chart])
-        self.outside = _telling(self.y[0, chart])
-
-    def track(self, name: str, t: Tensor, path: Tensor) -> Track:
-        problem, size = self.problem, self.problem.size
-        shape, room = tuple(self.p.shape[-size:]), tuple(self.x.shape[-size:])
-        variance = float((self.p - self.p.mean(0)).double().square().flatten(2).mean(-1).mean(0) @ self.weights)
-        variance = max(variance / float(self.weights.sum()), 1e-300)
-        share = self.weights / self.weights.sum()
-        shown: dict[str, list[Tensor]] = {"input": [], "left": [], "right": [], "difference": []}
-        curves: list[tuple[float, float, float]] = []
-        for g in path:
-            with torch.no_grad():
-                sides = halves(problem, self.x, g, self.p)
-                moved = problem.action.on_input(g, self.one)
-                left, right = problem.outputs(moved), problem.action.on_output(g, self.y)
-                near = self.cover(problem.action.on_input(g, self.x))
-            apart, unrelated = (float(v.mean(0) @ share) / variance for v in (sides.miss, sides.chance))
-            curves.append((apart, unrelated, near))
-            window = problem.window(shape, g, room) > 0.5
-            a, b = left[0, self.chart, self.outside], right[0, self.chart, self.outside]
-            # Beyond the disc a motion brings in what is not known, or pushes out what is.
-            a, b = (torch.where(window, side.double(), torch.nan) for side in (a, b))
-            parts = (moved[0, self.chart, self.inside], a, b, a - b)
-            for key, picture in zip(shown, parts, strict=True):
-                shown[key].append(_small(picture, _TILE))
-        stacks = {key: torch.stack(tiles) for key, tiles in shown.items()}
-        both = torch.stack([stacks["left"], stacks["right"]])
-        both = both[both.isfinite()]
-        low, high = (float(both.min()), float(both.max())) if len(both) else (0.0, 1.0)
-        # The same step of colour is the same difference in all three.
-        half = max(high - low, 1e-12) / 2
-        pictures = {
-            "input": Picture.of(stacks["input"]),
-            "left": Picture.of(stacks["left"], low, high),
-            "right": Picture.of(stacks["right"], low, high),
-            "difference": Picture.of(stacks["difference"], -half, half),
-        }
-        miss, chance, covered = torch.tensor(curves, dtype=torch.float64).unbind(1)
-        return Track(name, t, path, miss, chance, covered, pictures=pictures)
-
-
-class _Vectors:
-    """Moves vectors; outputs of moved inputs are set against moved outputs, sample by sample."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.x = problem.patches(problem.test)
-        self.near = Neighbours(problem.patches(problem.search)[:, 0])
-        with torch.no_grad():
-            self.p = problem.psi(self.x)
-        spread = (self.p - self.p.mean(0)).double().square().flatten(1)
-        self.variance = max(float(spread.sum(-1).nanmean()), 1e-300)
-        self.output = int(spread.nanmean(0).argmax())
-
-    def track(self, name: str, t: Tensor, path: Tensor) -> Track:
-        problem, x = self.problem, self.x
-        axes = _axes(path)
-        curves: list[tuple[float, float, float]] = []
-        shown: dict[str, list[Tensor]] = {"input": [], "left": [], "right": []}
-        for g in path.to(x.dtype):
-            with torch.no_grad():
-                moved = problem.action.on_input(g, x)
-                left, right = problem.psi(moved), problem.action.on_output(g, self.p)
-                # Chance: each sample is moved as another one is.
-                astray = problem.psi(x + (moved - x).roll(1, dims=0))
-            inside = self.near(moved[:, 0])
-            miss, chance = (_mean_square(side - right, inside) for side in (left, astray))
-            chance = min(chance, 2 * self.variance) if chance == chance else 2 * self.variance
-            curves.append((miss / self.variance, chance / self.variance, float(inside.double().mean())))
-            tokens = moved[:_SHOWN, 0].reshape(-1, x.shape[-1])[:_SHOWN]
-            shown["input"].append(tokens[:, list(axes)].float())
-            shown["left"].append(left.flatten(1)[:_SHOWN, self.output].float())
-            shown["right"].append(right.flatten(1)[:_SHOWN, self.output].float())
-        points = {key: torch.stack(rows) for key, rows in shown.items()}
-        misses, chances, covered = torch.tensor(curves, dtype=torch.float64).unbind(1)
-        return Track(name, t, path, misses, chances, covered, points=points, axes=axes)
-
-
-def _mean_square(difference: Tensor, inside: Tensor) -> float:
-    """Mean over the samples that count, NaN where none does."""
-    squares = difference.double().square().flatten(1).sum(-1)[inside]
-    return float(squares[squares.isfinite()].mean())
 
 
 def _axes(path: Tensor) -> tuple[int, int]:

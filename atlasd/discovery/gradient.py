@@ -15,6 +15,7 @@ from torch import Tensor
 from atlasd.algebra.basis import cosine_similarity, standard_similarity
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.problem import Problem
+from atlasd.discovery.residual import sides
 from atlasd.discovery.search import Found
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Progress
@@ -69,9 +70,6 @@ class GradientSearch:
         robust: Weighs charts by their signal to noise: those at a wall have poor predictors.
         starts: Independent runs for each k of `auto`.
         threshold: Norm below which a generator counts as absent.
-        tolerance: The largest relative error that the verdict will count as a symmetry.
-        judged: Sizes |t| at which the verdict is asked on fields; the usual ones by default. Fewer is a smaller claim.
-        judged_samples: Held-out samples that the verdict looks at on fields; more make its bounds narrower.
 
     Example:
         >>> GradientSearch(generators=2, similarity="cosine").growth
@@ -93,9 +91,6 @@ class GradientSearch:
     robust: bool = True
     starts: int = 3
     threshold: float = 0.1
-    tolerance: float = 0.05
-    judged: tuple[float, ...] | None = None
-    judged_samples: int | None = None
 
     def __post_init__(self) -> None:
         if self.generators != "auto" and (not isinstance(self.generators, int) or self.generators < 1):
@@ -195,8 +190,7 @@ class GradientSearch:
             basis=basis,
             curves={"error": run.errors, "weakest generator": run.norms},
             notes=tuple(notes),
-            sizes=self.judged,
-            samples=self.judged_samples,
+            fixed=True,
         )
 
 
@@ -220,8 +214,12 @@ class _Objective:
 
     def __init__(self, problem: Problem, loss: Loss, robust: bool, index: Tensor) -> None:
         self._problem, self._loss = problem, loss
-        weights = problem.chart_weights() if robust else torch.ones(problem.charts, dtype=torch.float64)
-        self._weights = weights / weights.sum().clamp_min(1e-300)
+        skill = torch.ones(problem.charts, dtype=torch.float64)
+        if robust and problem.fits is not None:
+            skill = problem.fits.members[0].chart_skill.clamp(0.0, 0.998)
+        weights = (skill / (1 - skill + 2e-3)).square()  # signal to noise, squared as for any unequal measurements
+        weights = weights if float(weights.sum()) > 0 else torch.ones_like(weights)
+        self._weights = weights / weights.sum()
         with torch.no_grad():
             y = problem.outputs(problem.patches(index[:64]))
         # A spread per output channel: one with large numbers must not drown the others.
@@ -235,8 +233,7 @@ class _Objective:
         x = problem.patches(part)
         with torch.no_grad():
             y = problem.outputs(x)
-        left = problem.outputs(problem.action.on_input(g, x))
-        right = problem.action.on_output(g, y)
+        left, right = sides(problem.outputs, problem.action, x, y, g)
         each = self._distance(left, right)  # (B, K, *)
         if problem.is_field:
             d = problem.action.dimensions  # type: ignore[attr-defined]

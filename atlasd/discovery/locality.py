@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.result import ChartFinding
-from atlasd.discovery.verdict import MINIMUM_SKILL
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.samples import Samples
@@ -24,6 +23,8 @@ from atlasd.runtime.random import stream
 _REACHES = (1, 2, 3, 4, 6, 8)
 _SLACK = 0.02
 """Share of the error of the best trivial model that input outside the chart may explain."""
+MINIMUM_SKILL = 0.3
+"""Skill below which a tile is left out."""
 _FAR = 0.1
 """The same share, from which a map is not called local at any of the reaches tried."""
 

@@ -1,135 +1,144 @@
-"""What every search is given: a map, an action, the data it may look at and the window that counts."""
+"""What every search and the verdict are given: maps, an action, data in standard units, and the window that counts."""
 
 from __future__ import annotations
 
-__all__ = ["Problem", "Split"]
+__all__ = ["Problem", "prepare"]
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from atlasd.geometry.actions import Action, GridAction
+from atlasd.errors import InputError
+from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction, window_radius
+from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.resample import pixel_grid
-from atlasd.prediction.predictor import has_parts, part_of
-from atlasd.prediction.samples import Inputs, chart_blocks
-from atlasd.prediction.trivial import PointwisePart
+from atlasd.prediction.crossfit import CrossFit, cross_fit
+from atlasd.prediction.oracle import oracle_predictor
+from atlasd.prediction.plants import draw_plants
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, compared, has_parts, narrowed, part_of
+from atlasd.prediction.samples import Samples, chart_blocks
+from atlasd.prediction.sources import gather
+from atlasd.prediction.trivial import PointwisePart, centre_crop, fit_pointwise
+from atlasd.prediction.units import Units
+from atlasd.runtime.executor import current_workers
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.random import stream
 
-Split = Literal["search", "test"]
+Function = Callable[[Tensor], Tensor]
+_EDGE = 3
+"""Pixels around the disc that counts in which outputs are still computed: interpolation reads them."""
+_PLANTS = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One question: with which matrices does `outputs` commute?
+    """One question: with which matrices do maps commute? All data are in standard units.
 
     Arguments:
-        outputs: The map from inputs `(B, K, *in)` to outputs `(B, K, *out)`, already in the space in which
+        functions: One map for each fold, from inputs `(B, K, *in)` to outputs `(B, K, *out)`, in the space in which
             outputs are compared (probabilities for classes).
-        action: How matrices move inputs and outputs.
-        size: The size n of those matrices.
-        patches: Inputs of given samples: indices `(B,)` to `(B, K, *in)`. Data are read as they are needed.
-        search: Indices of the samples that a search may use.
-        test: Indices of the samples that only the verdict may use.
-        charts: The number of charts K.
+        fold: Number of the map that each sample was held out of, `(N,)`.
+        action: How matrices transform inputs and outputs.
+        samples: Inputs and targets.
+        known: Whether the map is a given function, known everywhere.
         radius: Radius of the disc of outputs that count, in pixels; `None` for vectors.
         reach: Radius of the map's receptive field, in pixels.
-        weights: Signal-to-noise weight of each chart, with shape `(K,)`, mean 1.
-        noise: Share of each chart's output that its predictor does not explain, `(K,)`; zero for a given function.
-        pointwise: The part of `outputs` that looks at one pixel only, and so commutes with every motion.
-        targets: What the data say of given samples: indices `(B,)` to `(B, K, *out)`, class numbers for classes;
-            `None` where a function stands in for the data.
+        pointwise: The part of the targets that looks at one pixel only, and so commutes with every transformation.
         classes: Number of classes, 0 for regression.
-        train: Indices of the samples that the predictor was fitted to; `None` for a given function.
-        cone: Form Q `(n, n)` that vanishes on all vectors that a fitted map was shown, if there is one.
-        sharp: The same question to the predictor's sharp twin, where it has one: for the last steps of a search.
+        background: The class whose pixels do not count; `None` for none.
+        fits: The predictors behind `functions`; `None` for a given function.
     """
 
-    outputs: Callable[[Tensor], Tensor]
+    functions: tuple[Function, ...]
+    fold: Tensor
     action: Action
-    size: int
-    patches: Callable[[Tensor], Tensor]
-    search: Tensor
-    test: Tensor
-    charts: int
+    samples: Samples
+    known: bool
     radius: float | None = None
     reach: float = 0.0
-    weights: Tensor | None = None
-    noise: Tensor | None = None
     pointwise: PointwisePart | None = None
-    targets: Callable[[Tensor], Tensor] | None = None
     classes: int = 0
-    train: Tensor | None = None
-    cone: Tensor | None = None
-    sharp: Problem | None = None
+    background: int | None = None
+    fits: CrossFit | None = None
 
-    def psi(self, x: Tensor) -> Tensor:
-        """The outputs `(B, K, *out)` without the part that commutes with every motion."""
-        y = self.outputs(x)
-        return y if self.pointwise is None else y - self.pointwise(x, tuple(y.shape[3:]))
+    @property
+    def size(self) -> int:
+        """Size n of the matrices."""
+        return self.samples.size
+
+    @property
+    def charts(self) -> int:
+        """Number of charts K."""
+        return len(self.samples.atlas)
 
     @property
     def is_field(self) -> bool:
         """Whether inputs are fields on a grid."""
-        return isinstance(self.action, GridAction)
+        return self.samples.is_field
 
-    def indices(self, split: Split) -> Tensor:
-        """Samples of one split."""
-        return self.search if split == "search" else self.test
+    @property
+    def units(self) -> Units:
+        """Standard units of the data."""
+        assert self.samples.units is not None
+        return self.samples.units
 
-    def batches(self, split: Split, size: int, limit: int | None = None) -> Iterator[Tensor]:
-        """Inputs of one split, `size` samples at a time, at most `limit` samples."""
-        index = self.indices(split)
-        for part in index[: len(index) if limit is None else limit].split(size):
-            yield self.patches(part)
+    @property
+    def outputs(self) -> Function:
+        """The map of the first fold, for searches that know no folds."""
+        return self.functions[0]
 
-    def chart_weights(self) -> Tensor:
-        """Weights of the charts, with shape `(K,)`, in float64."""
-        return torch.ones(self.charts, dtype=torch.float64) if self.weights is None else self.weights.double()
+    @property
+    def search(self) -> Tensor:
+        """Samples that the first map was not fitted to."""
+        return (self.fold == 0).nonzero().flatten()
 
-    def apart(self, errors: Tensor) -> Tensor:
-        """Which charts stand apart `(K,)`: their errors `(K,)` are larger than a poor predictor explains."""
-        noise = torch.zeros(self.charts, dtype=torch.float64) if self.noise is None else self.noise
-        # Both sides of the criterion carry the predictor's noise, and chance may be less than what it is measured by.
-        own = errors - 3 * noise
-        lone = (own > 0) & (errors > 0.05) & (errors > 5 * errors.median())
-        return lone | ((own > 0) & (errors > 0.1)) | (noise > 0.9)
+    def pick(self, most: int) -> Tensor:
+        """Indices of at most so many samples, drawn from all folds alike."""
+        order = torch.randperm(len(self.fold), generator=stream(0, "pick"))
+        return self.samples.in_order(order[:most])
+
+    def inputs(self, index: Tensor) -> Tensor:
+        """Inputs of some samples, `(B, K, *in)`."""
+        return self.samples.inputs(index)
+
+    patches = inputs
+
+    def labels(self, index: Tensor, x: Tensor | None = None) -> Tensor:
+        """What the data, or the given function, say of some samples, `(B, K, *out)`; one-hot for classes."""
+        if self.known:
+            with torch.no_grad():
+                return self.functions[0](self.inputs(index) if x is None else x)
+        y = self.samples.targets(index)
+        if self.classes:
+            return functional.one_hot(y, self.classes).movedim(-1, 2).float()
+        return y
 
     def blocks(self) -> list[range]:
-        """Charts as they are worked on together: blocks of fixed size, where the map knows its parts."""
-        known = self.is_field and has_parts(self.outputs) and isinstance(self.patches, Inputs)
+        """Charts as they are worked on together: blocks of fixed size, where the maps know their parts."""
+        known = self.is_field and all(has_parts(f) for f in self.functions)
         return chart_blocks(self.charts) if known else [range(self.charts)]
 
     def part(self, charts: range) -> Problem:
-        """The problem of one block of charts, without lists of samples and targets: small enough to be sent."""
-        none = self.search[:0]
+        """The problem of one block of charts."""
         if len(charts) == self.charts:
-            return replace(self, search=none, test=none, targets=None, sharp=None)
-        assert isinstance(self.patches, Inputs)
-        keep = slice(charts.start, charts.stop)
+            return replace(self, fits=None)
         return replace(
             self,
-            outputs=part_of(self.outputs, charts),
-            patches=self.patches.part(charts),
+            functions=tuple(part_of(f, charts) for f in self.functions),
+            samples=self.samples.part(charts),
             pointwise=None if self.pointwise is None else self.pointwise.part(charts),
-            weights=None if self.weights is None else self.weights[keep],
-            noise=None if self.noise is None else self.noise[keep],
-            charts=len(charts),
-            search=none,
-            test=none,
-            targets=None,
-            sharp=None,
+            fits=None,
         )
-
-    def with_weights(self, weights: Tensor) -> Problem:
-        """The same problem with other weights of the charts."""
-        return replace(self, weights=weights)
 
     def window(self, shape: tuple[int, ...], g: Tensor | None = None, inside: tuple[int, ...] | None = None) -> Tensor:
         """Weights in [0, 1] of the output pixels that count, with shape `shape` or `(*L, *shape)`.
 
-        A disc, so that a turn brings no corners in; with `g`, only pixels whose source under g lies inside the
+        A disc, so that a rotation brings no corners in; with `g`, only pixels whose source under g lies inside the
         output patch, and whose receptive field has its source inside the input patch.
 
         Arguments:
@@ -150,6 +159,129 @@ class Problem:
                 spread = torch.linalg.matrix_norm(back, ord=2)[..., None] * self.reach
                 room = min((s - 1) / 2 for s in inside)
                 badness = torch.maximum(badness, (source.abs().amax(-1) + spread) / room)
-        # A soft edge one pixel wide: the criterion stays smooth in g.
+        # A soft edge one pixel wide: the residual stays smooth in g.
         soft = torch.sigmoid((1 - badness) * 4 * max(self.radius, 1.0))
         return soft.reshape(*soft.shape[:-1], *shape)
+
+
+def prepare(
+    x: Any,
+    y: Any = None,
+    *,
+    function: Function | None = None,
+    atlas: Atlas | None = None,
+    action: Action | None = None,
+    predictor: PredictorSpec | None = None,
+    seed: int,
+    progress: Progress,
+) -> tuple[Problem, FittedPredictor]:
+    """Checks the input, takes standard units, cross-fits predictors or wraps the function, removes the pointwise part.
+
+    Returns:
+        The problem, and the predictor of one fold.
+    """
+    given = y is not None
+    x, y = gather(x, y)
+    y = y if given or function is None else None  # a function answers for the targets of a dataset
+    if (y is None) == (function is None):
+        raise InputError("`y` or `function` must be given, and not both; pass targets to learn from, or a function.")
+    samples = Samples.check(x, y, atlas, minimum=20)
+    action = _action(samples, action)
+    if current_workers().executor is not None:
+        samples = samples.in_files(current_workers().scratch)
+    raw = samples
+    samples = samples.standard() if isinstance(action, GridAction | VectorAction) else samples.plain()
+    fits: CrossFit | None = None
+    if function is not None:
+        fitted, spread = oracle_predictor(function, raw, samples.units)
+        assert samples.units is not None
+        samples = replace(samples, units=replace(samples.units, outputs=spread))
+        functions: tuple[Function, ...] = (fitted.function,)
+        fold = torch.zeros(len(samples), dtype=torch.long)
+    else:
+        plants = draw_plants(samples, _PLANTS, stream(seed, "plants"))
+        fits = cross_fit(predictor, samples, plants, seed=seed, progress=progress)
+        fitted, fold = fits.members[0], fits.fold
+        fitted = replace(fitted, skill=fits.skill)
+        functions = tuple(m.function for m in fits.members)
+    reach = max(fitted.reach, *(m.reach for m in fits.members)) if fits else fitted.reach
+    problem = Problem(
+        functions=functions,
+        fold=fold,
+        action=samples.units.action(action) if isinstance(action, GridAction | VectorAction) else action,
+        samples=samples,
+        known=function is not None,
+        radius=_radius(samples, reach, known=function is not None),
+        reach=reach,
+        classes=fitted.classes,
+        fits=fits,
+    )
+    return _finished(problem), fitted
+
+
+def in_comparison(problem: Problem, functions: tuple[Function, ...]) -> tuple[Function, ...]:
+    """Functions as they are compared: probabilities for classes, and only as far out as outputs count."""
+    if problem.radius is not None:
+        width = 2 * (math.ceil(problem.radius) + _EDGE) + 1
+        functions = tuple(narrowed(f, width) for f in functions)
+    return tuple(compared(f, problem.classes) for f in functions)
+
+
+def _finished(problem: Problem) -> Problem:
+    """The problem with its background and its pointwise part."""
+    problem = replace(problem, functions=in_comparison(problem, problem.functions))
+    index = problem.pick(128)
+    action = problem.action
+    if problem.classes and problem.is_field:
+        counts = torch.bincount(problem.samples.targets(index[:32]).flatten(), minlength=problem.classes)
+        return replace(problem, background=int(counts.argmax()))
+    if not isinstance(action, GridAction) or action.rho_in is not None or action.rho_out is not None:
+        return problem
+    parts = []
+    for block in problem.blocks():
+        part = problem.part(block)
+
+        def pairs(part: Problem = part) -> Iterator[tuple[Tensor, Tensor]]:
+            for piece in index.split(32):
+                x = part.inputs(piece)
+                y = part.labels(piece, x)
+                assert part.radius is not None
+                width = 2 * math.ceil(part.radius) + 1  # beyond, a predictor may have seen what is not there
+                yield x, centre_crop(y, tuple(min(s, width + (s - width) % 2) for s in y.shape[3:]))
+
+        parts.append(fit_pointwise(pairs))
+    return replace(problem, pointwise=PointwisePart.join(parts))
+
+
+def _radius(samples: Samples, reach: float, *, known: bool) -> float | None:
+    """Radius of the disc of outputs that count."""
+    if not samples.is_field:
+        return None
+    radii = samples.atlas.radii
+    if radii is None:
+        half = min((s - 1) / 2 for s in samples.x.shape[2:])
+        return max(window_radius(half, half, reach), 1.0)
+    return max(window_radius(*radii, float(radii[0] - radii[1]) if known else reach), 1.0)
+
+
+def _action(samples: Samples, action: Action | None) -> Action:
+    if action is None:
+        return GridAction(dimensions=samples.size) if samples.is_field else VectorAction()
+    if isinstance(action, GridAction) != samples.is_field:
+        kind = "GridAction" if samples.is_field else "VectorAction"
+        raise InputError(
+            f"`action` must be a {kind} for x of shape {tuple(samples.x.shape)}, got {type(action).__name__}."
+        )
+    if isinstance(action, GridAction):
+        if action.dimensions != samples.size:
+            raise InputError(f"`action` must have dimensions={samples.size}, got {action.dimensions}.")
+        _check_rho("rho_in", action.rho_in, samples.size, samples.x.shape[1])
+    if isinstance(action, GridAction | VectorAction) and samples.y is not None and not samples.classes:
+        _check_rho("rho_out", action.rho_out, samples.size, samples.outputs)
+    return action
+
+
+def _check_rho(name: str, rho: Representation | None, size: int, channels: int) -> None:
+    """Raises if a representation does not fit the channels that it transforms."""
+    if rho is not None and (shape := tuple(rho(torch.eye(size, dtype=torch.float64)).shape)) != (channels, channels):
+        raise InputError(f"`{name}` must give matrices of shape {(channels, channels)}, got {shape}.")

@@ -21,39 +21,48 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.frames import Frames
 from atlasd.discovery.seal import check_seal, seal
 from atlasd.errors import DataError
+from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.codec import storable
 from atlasd.runtime.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SCHEMA = 1
+SCHEMA = 2
+_READ = (1, 2)
+"""Schemas that can be read."""
 _MOST_ROWS = 8
-Decision: TypeAlias = Literal["symmetry", "broken", "not testable", "cannot tell"]
+Decision: TypeAlias = Literal["symmetry", "approximate", "broken", "not testable", "cannot tell"]
 
 
 @storable()
 @dataclass(frozen=True)
 class Direction:
-    """The verdict on one generator or one coset.
+    """The verdict on one generator or one coset representative.
+
+    Strengths are ratios of amplitudes: 0 is a symmetry, 1 a map that takes no notice of the transformation. What was
+    not measured is NaN.
 
     Arguments:
-        error: Equivariance error on held-out data, on the scale where 0 is exact and 1 is chance.
-        upper: One-sided upper confidence bound of the error.
-        chance: Size of the chance level in the units of the data; 0 means that nothing could be felt.
-        tolerance: The largest error that counts as a symmetry.
+        strength: Strength of the breaking on held-out labels.
+        lower: Lower end of its confidence interval.
+        upper: Upper end.
+        sensitivity: Share of a planted breaking that would have been noticed.
+        coverage: Share of the transformed samples that lie where data are.
         decision: What follows.
         reason: One sentence that says why.
-        extent: Largest size |t| up to which it was seen to hold, `None` if it was not measured.
+        tolerance: The largest strength that counts as a symmetry.
+        extent: Largest size |t| at which a generator was judged; `None` for a single element.
     """
 
-    error: float
+    strength: float
+    lower: float
     upper: float
-    chance: float
-    tolerance: float
+    sensitivity: float
+    coverage: float
     decision: Decision
     reason: str
-    lower: float = 0.0
+    tolerance: float
     extent: float | None = None
 
 
@@ -132,8 +141,13 @@ class Discovery:
         """The discrete part: one representative per component, with shape `(m, n, n)`, the identity first."""
         return self.group.cosets
 
+    @property
+    def headline(self) -> str:
+        """The answer in a few words; never the name of a group where nothing is known."""
+        return str(self.group) if self.verdict.symmetric else self.verdict.reason.split(":")[0]
+
     def to_dict(self, experiment: str | None = None, **extra: Any) -> dict[str, Any]:
-        """The content of `result.json`, schema 1; `extra` adds or replaces top-level entries."""
+        """The content of `result.json`, schema 2; `extra` adds or replaces top-level entries."""
         from atlasd import __version__
 
         content: dict[str, Any] = {
@@ -216,15 +230,15 @@ class Discovery:
         return notebook_html(self)
 
     def __str__(self) -> str:
-        """The group, the verdict and one line for each generator, coset and rejected direction."""
-        rows = [("", "error", "upper", "decision", "why")]
+        """The group, the verdict and one line for each generator, coset and other direction that was judged."""
+        rows = [("", "breaking", "at most", "decision", "why")]
         groups = (("generator", self.verdict.directions), ("coset", self.verdict.cosets))
-        for kind, found in (*groups, ("rejected", self.verdict.rejected)):
+        for kind, found in (*groups, ("other", self.verdict.rejected)):
             for k, d in enumerate(found[:_MOST_ROWS]):
-                rows.append((f"{kind} {k + 1}", f"{d.error:.4f}", f"{d.upper:.4f}", d.decision, d.reason))
+                rows.append((f"{kind} {k + 1}", percent(d.strength), percent(d.upper), d.decision, d.reason))
             if len(found) > _MOST_ROWS:
                 rows.append((f"{kind} ...", "", "", "", f"and {len(found) - _MOST_ROWS} more"))
-        lines = [str(self.group), self.verdict.reason]
+        lines = [self.headline, self.verdict.reason]
         if len(rows) > 1:
             width = [max(len(row[c]) for row in rows) for c in range(4)]
             shape = "  {:<{}}  {:>{}}  {:>{}}  {:<{}}  {}"
@@ -232,10 +246,20 @@ class Discovery:
             lines += [shape.format(*pair).rstrip() for pair in pairs]
         if len(self.charts) > 1:
             apart = [str(k) for k, c in enumerate(self.charts) if c.outlier]
-            lines.append(f"  {len(self.charts)} charts, standing apart: {', '.join(apart) or 'none'}")
+            lines.append(f"  {len(self.charts)} charts, outliers: {', '.join(apart) or 'none'}")
         p = self.predictor
         lines.append(f"  {p.kind}, skill {p.skill:.2f} on {p.samples} samples; {sum(self.seconds.values()):.1f} s")
         return "\n".join(lines)
+
+
+def percent(strength: float) -> str:
+    """A strength for people; nothing for what was not measured.
+
+    Example:
+        >>> percent(0.0312), percent(math.nan)
+        ('3.1 %', '')
+    """
+    return "" if math.isnan(strength) else f"{100 * strength:.1f} %"
 
 
 def _plain(value: Any) -> Any:
@@ -268,9 +292,9 @@ def load(directory: str | Path) -> Discovery:
         ) from error
     except Exception as error:  # safetensors raises its own type for a truncated file
         raise DataError(f"`{directory}/tensors.safetensors` is damaged: {error}; run it again.") from error
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+    if not isinstance(content, dict) or content.get("schema") not in _READ:
         found = content.get("schema") if isinstance(content, dict) else None
-        raise DataError(f"`{directory}/result.json` must have schema {SCHEMA}, got {found}; run it again.")
+        raise DataError(f"`{directory}/result.json` must have schema 1 or {SCHEMA}, got {found}; run it again.")
     try:
         found = replace(_from_content(content, tensors), frames=shown)
         broken = check_seal(content, tensors, __version__)
@@ -296,7 +320,14 @@ def _number(value: float | None) -> float:
 
 
 def _direction(entry: Mapping[str, Any]) -> Direction:
-    numbers = {k: _number(entry.get(k)) for k in ("error", "upper", "chance", "tolerance", "lower")}
+    if "strength" not in entry:  # schema 1 had squares of amplitudes, and knew no sensitivity
+        old = {k: _number(entry.get(k)) for k in ("error", "lower", "upper", "tolerance")}
+        roots = {k: math.sqrt(v) if v >= 0 else math.nan for k, v in old.items()}
+        numbers = {"strength": roots["error"], "lower": roots["lower"], "upper": roots["upper"]}
+        numbers |= {"sensitivity": math.nan, "coverage": math.nan, "tolerance": roots["tolerance"]}
+    else:
+        names = ("strength", "lower", "upper", "sensitivity", "coverage", "tolerance")
+        numbers = {k: _number(entry.get(k)) for k in names}
     return Direction(**numbers, decision=entry["decision"], reason=entry["reason"], extent=entry.get("extent"))
 
 
@@ -340,3 +371,27 @@ def _from_content(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         chart_generators=tensors.get("chart_generators"),
         proposed=tensors.get("proposed"),
     )
+
+
+def without_lost_charts(found: Discovery, atlas: Atlas, lost: Mapping[int, str]) -> Discovery:
+    """A discovery from some of the charts, as one of the whole atlas in which the lost charts are named.
+
+    Arguments:
+        found: What the other charts gave.
+        atlas: All charts.
+        lost: Numbers of the lost charts, and why they were lost.
+    """
+    others = iter(found.charts)
+    nan = float("nan")
+    charts = tuple(
+        ChartFinding(tuple(chart.center), nan, True, nan, f"left out: {lost[k]}") if k in lost else next(others)
+        for k, chart in enumerate(atlas.charts)
+    )
+    own = found.chart_generators
+    if own is not None:
+        whole = own.new_full((len(charts), *own.shape[1:]), nan)
+        whole[[k for k in range(len(charts)) if k not in lost]] = own
+        own = whole
+    names = ", ".join(map(str, sorted(lost)))
+    reason = f"{found.verdict.reason} Note: charts {names} were left out: {next(iter(lost.values()))}."
+    return replace(found, charts=charts, chart_generators=own, verdict=replace(found.verdict, reason=reason))

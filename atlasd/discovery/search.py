@@ -18,17 +18,17 @@ from atlasd.runtime.progress import Progress
 @storable()
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Generators that a search proposes; the verdict is given elsewhere, on data the search has not seen.
+    """Generators that a search proposes, in standard units; the verdict is given elsewhere.
 
     Arguments:
-        basis: Proposed generators, with shape `(k, n, n)`, in float64.
-        spectrum: Chance-normalised errors of all directions, ascending, where the search knows them.
+        basis: Candidates, the most promising first, with shape `(k, n, n)`, in float64.
+        spectrum: First-order residuals of all directions, ascending, where the search knows them.
         curves: Training curves by name.
         chart_basis: Each chart's own generators, with shape `(K, k, n, n)`, where computed.
-        notes: What the search noticed, for the verdict.
-        weights: Robust weights of the charts, `(K,)`, where the search down-weighted some.
-        sizes: Sizes |t| at which the verdict is to be asked; the usual ones by default.
-        samples: Held-out samples of fields that the verdict is to look at; the usual number by default.
+        notes: What the search noticed.
+        weights: Weights of the charts, `(K,)`, where the search left some out; 0 for those.
+        unfelt: Directions that nothing in the data feels, `(m, n, n)`.
+        fixed: Whether the candidates are to be taken as they are, in this number.
     """
 
     basis: Tensor
@@ -37,17 +37,12 @@ class Found:
     chart_basis: Tensor | None = None
     notes: tuple[str, ...] = ()
     weights: Tensor | None = None
-    not_testable: int = 0
-    sizes: tuple[float, ...] | None = None
-    samples: int | None = None
+    unfelt: int = 0
+    fixed: bool = False
 
 
 class Search(Protocol):
     """Finds generators of a problem's symmetry."""
 
-    @property
-    def tolerance(self) -> float:
-        """The largest error that counts as a symmetry."""
-
     def find(self, problem: Problem, *, seed: int, progress: Progress) -> Found:
-        """Proposes a basis of the algebra."""
+        """Proposes generators."""

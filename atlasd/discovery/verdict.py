@@ -1,384 +1,388 @@
-"""The verdict: held-out data, bootstrap bounds, controls, and a decision with its reason."""
+"""The verdict: one procedure for generators and elements, vectors and fields, functions and data."""
 
 from __future__ import annotations
 
-__all__ = ["Evidence", "Gates", "decide", "element_evidence", "field_evidence", "field_extent", "vector_evidence"]
+__all__ = ["Court", "Finding"]
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from atlasd.discovery import gram
-from atlasd.discovery.blocks import ChartCriterion
-from atlasd.discovery.coverage import Coverage, Neighbours, Range, Totals
-from atlasd.discovery.problem import Problem
-from atlasd.discovery.refine import scaled, weigh_sizes
+from atlasd.discovery.problem import Function, Problem, in_comparison
+from atlasd.discovery.residual import Losses, Residual, known_inputs, scaled
 from atlasd.discovery.result import Decision, Direction
-from atlasd.discovery.support import keeps_cone
+from atlasd.prediction.plants import Planted
 from atlasd.runtime.codec import storable
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.random import stream
 
-MINIMUM_SKILL = 0.3
-RESAMPLES = 400
-_FEW = 16
-_INSIDE = 0.05
-"""Share of the moved vectors that must lie within the range of the data for a single element to be judged."""
-_COVERED = 0.3
-"""Share of the moved vectors that must stay near the data for a finite size to count."""
-
-
-@dataclass(frozen=True)
-class Gates:
-    """What must hold before any claim.
-
-    Arguments:
-        skill: Held-out skill of the predictor.
-        testable: Share of the outputs' variance that is not a map of the same pixel (or, for vectors, whether
-            outputs vary at all).
-        saturated: Whether class probabilities are all but constant.
-    """
-
-    skill: float
-    testable: float
-    saturated: bool = False
-
-    def refusal(self) -> tuple[Decision, str] | None:
-        """The decision that no evidence can change, if there is one."""
-        if self.saturated:
-            return (
-                "not testable",
-                "outputs are saturated: the predictor gives nearly the same answer everywhere",
-            )
-        if self.testable < 1e-6:
-            return (
-                "not testable",
-                "outputs are constant, or depend on the same pixel only, so every motion commutes",
-            )
-        if self.skill < MINIMUM_SKILL:
-            return "cannot tell", f"the predictor has no skill ({self.skill:.2f}; {MINIMUM_SKILL} is needed)"
-        return None
+LEVEL = 0.05
+"""Probability, over all directions together, that an interval misses the truth at one of its ends."""
+COVERED = 0.1
+"""Share of the transformed samples that must lie where data are for a size to count."""
+TELLING = 2.0
+"""A size counts where unrelated transformations that move the data as far cost so many times the tolerance."""
+SEEN = 0.3
+"""Share of a planted breaking that must be noticed before a symmetry is claimed."""
+APART = 3.0
+"""Strengths whose intervals lie a factor of this apart are of different classes."""
+SIZES = (64.0, 16.0, 4.0, math.pi / 2, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
+"""Sizes |t| of generators of operator norm 1 that are looked at, as far as data cover them."""
+_FIELD_SIZES = (math.pi / 2, 1.0, 0.5, 0.25)
+_GROWTH = 100.0
+"""Factor by which an element may stretch a vector: beyond, rounding decides what a function says."""
+_JUDGED = 3
+"""Sizes that are judged: the largest that count."""
+_DRAWS = 1999
+_BLOCKS = 400
+_FEWEST = 12
+_VECTORS, _FIELDS = 1024, 72
+_PLANTED = 2
+_LADDER = (0.15, 0.35, 0.7, 1.2)
+_RANDOM = 6
 
 
 @storable()
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """Bootstrap of one direction's error.
+class Finding:
+    """What was measured of one generator or element.
 
     Arguments:
-        error: Point estimate on held-out data.
-        draws: Bootstrap draws, with shape `(R,)`.
-        chance: Size of the chance level, in units of the data.
-        moved: Chance level relative to the variance of the outputs.
-        coverage: How far moved inputs are still like those fitted to.
-        extent: Largest size with an error within the tolerance.
-        charts: Error per chart, `(K,)`.
-        inside: Share of moved inputs that lie within the range of the data; of single elements on vectors.
-        first_order: Whether motions of every finite size leave the data, so that derivatives alone were judged.
+        direction: The decision with its figures.
+        element: The transformation that decided, `(n, n)`.
+        charts: Strength on every chart, `(K,)`.
+        unfelt: Whether nothing in the data feels it.
     """
 
-    error: float
-    draws: Tensor
-    chance: float
-    moved: float
-    coverage: float
-    extent: float | None
+    direction: Direction
+    element: Tensor
     charts: Tensor
-    inside: float = 1.0
-    first_order: bool = False
+    unfelt: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is a symmetry."""
+        return self.direction.decision == "symmetry"
 
 
-def decide(evidence: Evidence, gates: Gates, tolerance: float, tests: int, control: float | None = None) -> Direction:
-    """Compares bounds with the tolerance.
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """One transformation and its inverse: rows of samples, and what they say."""
+
+    element: Tensor
+    excess: Tensor  # (B, K)
+    scale: Tensor
+    plain: Tensor
+    coverage: float
+    telling: float
+    samples: int
+    size: float
+
+    def ratio(self, weights: Tensor) -> float:
+        bottom = float((self.scale @ weights).sum())
+        return float((self.excess @ weights).sum()) / bottom if bottom > 0 else math.inf
+
+    def charts(self) -> Tensor:
+        """Strength on every chart, `(K,)`; NaN where nothing can be said."""
+        bottom = self.scale.sum(0)
+        ratio = torch.where(bottom > 0, self.excess.sum(0) / bottom.clamp_min(1e-300), math.nan)
+        return ratio.clamp_min(0.0).sqrt()
+
+
+class Court:
+    """Judges generators and elements of one problem, all in standard units.
 
     Arguments:
-        evidence: The bootstrap.
-        gates: What must hold before any claim.
-        tolerance: The largest error that counts.
-        tests: Number of directions judged, for multiplicity.
-        control: Error of the same direction for untrained predictors of the same kind.
+        problem: Maps, action and data.
+        tolerance: The largest strength that counts as a symmetry.
+        seed: Seed of every random stream.
+        progress: Progress display.
+        weights: Weights of the charts, `(K,)`; 0 for outlier charts.
     """
-    level = 1 - 0.05 / max(tests, 1)
-    upper = float(evidence.draws.quantile(level))
-    lower = float(evidence.draws.quantile(1 - level))
-    error = evidence.error
-    refusal = gates.refusal()
+
+    def __init__(
+        self, problem: Problem, tolerance: float, *, seed: int, progress: Progress, weights: Tensor | None = None
+    ) -> None:
+        self.problem, self.tolerance, self.seed, self.progress = problem, tolerance, seed, progress
+        self.weights = torch.ones(problem.charts, dtype=torch.float64) if weights is None else weights
+        index = problem.pick(_FIELDS if problem.is_field else _VECTORS)
+        self.residual = Residual(problem, index, known_inputs(problem))
+        self._rungs: Tensor | None = None
+        self._planted: list[tuple[Planted, tuple[Function, ...]]] | None = None
+
+    def sizes(self) -> tuple[float, ...]:
+        """Sizes |t| of generators that are looked at, the largest first."""
+        return _FIELD_SIZES if self.problem.is_field else SIZES
+
+    def generators(self, basis: Tensor) -> list[Finding]:
+        """Judges generators `(k, n, n)`, each at those finite sizes that data cover and that can tell."""
+        if not len(basis):
+            return []
+        sizes = self.sizes()
+        trials = self._trials(_pairs(basis, sizes), sizes * len(basis))
+        groups = [trials[i : i + len(sizes)] for i in range(0, len(trials), len(sizes))]
+        return self._judge([self._counting(group) for group in groups], groups)
+
+    def elements(self, elements: Tensor) -> list[Finding]:
+        """Judges group elements `(m, n, n)`, each together with its inverse."""
+        if not len(elements):
+            return []
+        pairs = torch.stack([elements.double(), torch.linalg.inv(elements.double())], dim=1)
+        groups = [[trial] for trial in self._trials(pairs, (1.0,) * len(elements))]
+        return self._judge([self._counting(group) for group in groups], groups)
+
+    def strengths(self, basis: Tensor, samples: int = 256) -> Tensor:
+        """A quick look at generators `(k, n, n)`: the largest strength over sizes that count, `(k,)`; no intervals."""
+        quick = self._with(self.residual.few(samples))
+        sizes = self.sizes()
+        trials = quick._trials(_pairs(basis, sizes), sizes * len(basis))
+        worst = []
+        for i in range(0, len(trials), len(sizes)):
+            group = trials[i : i + len(sizes)]
+            counting = quick._counting(group) or group
+            worst.append(max(trial.ratio(self.weights) for trial in counting))
+        return torch.tensor(worst, dtype=torch.float64).clamp_min(0.0).sqrt()
+
+    def _with(self, residual: Residual) -> Court:
+        other = object.__new__(Court)
+        other.__dict__.update(self.__dict__, residual=residual)
+        return other
+
+    def _trials(self, pairs: Tensor, sizes: Sequence[float]) -> list[_Trial]:
+        """Losses of transformations and their inverses, `(m, 2, n, n)`, as trials."""
+        growth = torch.linalg.matrix_norm(pairs, ord=2).amax(1)
+        wild = growth > _GROWTH
+        pairs = torch.where(wild[:, None, None, None], torch.eye(pairs.shape[-1], dtype=torch.float64), pairs)
+        losses = self.residual.losses(pairs.flatten(0, 1))
+        telling = self._telling(pairs, losses)
+        shape = (len(pairs), 2)
+        excess, scale, plain, covered = (
+            z.unflatten(0, shape) for z in (losses.excess, losses.scale, losses.covered * losses.plain, losses.covered)
+        )
+        trials = []
+        for i, size in enumerate(sizes):
+            kept = covered[i] * (self.weights > 0)
+            share = float(kept.sum() / max(float((self.weights > 0).sum()) * 2 * kept.shape[1], 1.0))
+            trials.append(
+                _Trial(
+                    element=pairs[i, 0],
+                    excess=excess[i].sum(0),
+                    scale=scale[i].sum(0),
+                    plain=plain[i].sum(0),
+                    coverage=share,
+                    telling=telling[i],
+                    samples=int((kept.sum((0, 2)) > 0).sum()),
+                    size=size,
+                )  # fmt: skip
+            )
+        return trials
+
+    def _telling(self, pairs: Tensor, losses: Losses) -> list[float]:
+        """What unrelated transformations that move the data as far cost, as a strength, for each pair."""
+        if self.problem.is_field:
+            rungs = self._ladder()
+            displaced = losses.displaced.unflatten(0, (len(pairs), 2)).mean(1)
+            return [_interpolate(rungs, float(d)) for d in displaced]
+        astray = self.residual.losses(pairs[:, 0], astray=True)
+        scale = losses.scale.unflatten(0, (len(pairs), 2))[:, 0].sum((1, 2))
+        share = losses.covered.unflatten(0, (len(pairs), 2))[:, 0].mean((1, 2)).clamp_min(1e-9)
+        excess = astray.excess.sum((1, 2)) * share
+        return (excess / scale.clamp_min(1e-300)).clamp_min(0.0).sqrt().tolist()
+
+    def _ladder(self) -> Tensor:
+        """How far fields are moved and what that costs for random transformations, `(R, 2)`, ascending."""
+        if self._rungs is None:
+            n = self.problem.size
+            generator = stream(self.seed, "verdict", "random")
+            drawn = scaled(torch.randn(_RANDOM, n, n, generator=generator, dtype=torch.float64))
+            steps = torch.tensor(_LADDER, dtype=torch.float64)[:, None, None, None]
+            losses = self.residual.few(24).losses(torch.matrix_exp(steps * drawn).flatten(0, 1))
+            uncovered = Losses(
+                losses.through, losses.plain, losses.null, torch.ones_like(losses.covered), losses.displaced
+            )
+            strength = uncovered.strength(self.weights).unflatten(0, (len(_LADDER), -1))
+            displaced = losses.displaced.unflatten(0, (len(_LADDER), -1))
+            rows = torch.stack([displaced.mean(1), strength.square().mean(1).sqrt()], dim=-1)
+            self._rungs = rows[rows[:, 0].argsort()]
+        return self._rungs
+
+    def _counting(self, trials: Sequence[_Trial]) -> list[_Trial]:
+        """The largest trials that data cover and that can tell."""
+        return [
+            t
+            for t in trials
+            if t.coverage >= COVERED and t.samples >= _FEWEST and t.telling >= TELLING * self.tolerance
+        ][:_JUDGED]
+
+    def _judge(self, counting: Sequence[Sequence[_Trial]], groups: Sequence[Sequence[_Trial]]) -> list[Finding]:
+        """Intervals with Holm's correction, sensitivity where it matters, and the decisions."""
+        estimates = [max((t.ratio(self.weights) for t in trials), default=math.inf) for trials in counting]
+        ranks = sorted(range(len(estimates)), key=estimates.__getitem__)
+        findings: list[Finding | None] = [None] * len(counting)
+        for place, i in enumerate(ranks):
+            level = LEVEL / (len(ranks) - place)
+            findings[i] = self._one(counting[i], groups[i], level)
+        return [f for f in findings if f is not None]
+
+    def _one(self, counting: Sequence[_Trial], group: Sequence[_Trial], level: float) -> Finding:
+        nan = math.nan
+        if not counting:
+            best = max(group, key=lambda t: (t.coverage >= COVERED, t.telling))
+            unfelt = max(t.telling for t in group) < 0.1 * self.tolerance
+            if unfelt:
+                decision, reason = "not testable", "nothing in the data feels it"
+            elif best.coverage < COVERED or best.samples < _FEWEST:
+                decision = "cannot tell"
+                reason = f"only {best.coverage:.0%} of the transformed samples lie where data are"
+            else:
+                decision = "cannot tell"
+                reason = (
+                    "the data do not reach far enough: unrelated transformations of this size cost only "
+                    f"{best.telling:.0%}, and {TELLING * self.tolerance:.0%} are needed to tell"
+                )
+            direction = Direction(nan, nan, nan, nan, best.coverage, decision, reason, self.tolerance)  # type: ignore[arg-type]
+            return Finding(direction, best.element, torch.full_like(self.weights, nan), unfelt)
+        worst: tuple[float, float, float, _Trial] | None = None
+        lowest, limit = -math.inf, -math.inf
+        for trial in counting:
+            ratio, low, high, skilled = self._interval(trial, level)
+            if not skilled:
+                reason = "the predictor is no better than one that pairs inputs with labels of other samples"
+                direction = Direction(nan, nan, nan, nan, trial.coverage, "cannot tell", reason, self.tolerance)
+                return Finding(direction, trial.element, torch.full_like(self.weights, nan))
+            lowest, limit = max(lowest, low), max(limit, high)
+            if worst is None or ratio > worst[0]:
+                worst = ratio, low, high, trial
+        assert worst is not None
+        trial = worst[3]
+        kappa = 1.0
+        unexplained = float((trial.plain @ self.weights).sum() / ((trial.plain + trial.scale) @ self.weights).sum())
+        if _root(limit) < self.tolerance and unexplained > self.tolerance**2 and not self.problem.known:
+            kappa = self._sensitivity(trial.element)
+        extent = max(t.size for t in counting) if len(group) > 1 else None
+        direction = _decide(
+            worst[0], lowest, limit, kappa, trial.coverage, self.tolerance, extent, stiff=self._stiff(unexplained)
+        )
+        return Finding(direction, trial.element, trial.charts())
+
+    def _stiff(self, unexplained: float) -> str:
+        """Which kind of breaking the predictor could not see, in words."""
+        fits = self.problem.fits
+        if unexplained <= self.tolerance**2 or fits is None or not fits.answers:
+            return ""
+        return "; what is not linear in the field would not be seen"
+
+    def _interval(self, trial: _Trial, level: float) -> tuple[float, float, float, bool]:
+        """Ratio of means with both ends of its interval, and whether the scale is determined at all.
+
+        A studentised bootstrap over whole samples: right for skewed losses with heavy tails.
+        """
+        e, d = trial.excess @ self.weights, trial.scale @ self.weights
+        keep = (e != 0) | (d != 0)
+        e, d = e[keep], d[keep]
+        blocks = min(len(e), _BLOCKS)
+        e, d = (torch.stack([part.mean() for part in z.tensor_split(blocks)]) for z in (e, d))
+        mean = float(d.mean())
+        error = float(d.std()) / len(d) ** 0.5 if len(d) > 1 else math.inf
+        if not self.problem.known and not mean > 1.64 * error:
+            return math.nan, -math.inf, math.inf, False
+        ratio = float(e.mean()) / mean
+        spread = (e - ratio * d).std() / len(e) ** 0.5 / mean
+        if float(spread) <= 1e-12 * max(abs(ratio), 1e-12):
+            return ratio, ratio, ratio, True
+        generator = stream(self.seed, "verdict", "bootstrap")
+        pick = torch.randint(len(e), (_DRAWS, len(e)), generator=generator)
+        de, dd = e[pick], d[pick]
+        bottom = dd.mean(1).clamp_min(0.1 * mean)
+        again = de.mean(1) / bottom
+        own = (de - again[:, None] * dd).std(1) / len(e) ** 0.5 / bottom
+        t = (again - ratio) / own.clamp_min(0.05 * float(spread))
+        low, high = (float(t.quantile(q)) for q in (level, 1 - level))
+        return ratio, ratio - high * float(spread), ratio - low * float(spread), True
+
+    def _sensitivity(self, element: Tensor) -> float:
+        """Share of a planted breaking of the tolerance that is noticed under an element."""
+        fits = self.problem.fits
+        assert fits is not None
+        if self._planted is None:
+            sizes = self._plant_sizes(element)
+            planted = fits.planted(self.problem.samples, sizes, self.progress)
+            self._planted = [(p, in_comparison(self.problem, fs)) for p, fs in planted]
+        sums = self.residual.recovered(element[None], self._planted)[:, 0]
+        return float((sums[:, 0] / sums[:, 1].clamp_min(1e-300)).mean().clamp(0.0, 1.0))
+
+    def _plant_sizes(self, element: Tensor) -> list[float]:
+        """Sizes at which plants break an element by the tolerance."""
+        fits = self.problem.fits
+        assert fits is not None
+        if self.problem.classes:
+            return [0.5] * _PLANTED
+        ones = [(Planted(h, 1.0), self.problem.functions) for h in fits.plants[:_PLANTED]]
+        losses = self.residual.losses(element[None])
+        level = float(losses.scale.sum() / losses.covered[..., :1].sum().clamp_min(1.0))
+        squares = self.residual.recovered(element[None], ones)[:, 0, 1]
+        return [self.tolerance * (max(level, 0.0) / max(float(s), 1e-300)) ** 0.5 for s in squares]
+
+
+def _pairs(basis: Tensor, sizes: Sequence[float]) -> Tensor:
+    """Elements of generators `(k, n, n)` at every size and their inverses, `(k T, 2, n, n)`."""
+    steps = torch.tensor([[t, -t] for t in sizes], dtype=torch.float64)
+    tangents = steps[:, :, None, None] * scaled(basis.double())[:, None, None]
+    elements = torch.matrix_exp(tangents.reshape(-1, *basis.shape[1:]).contiguous())
+    return elements.nan_to_num(0.0, 1e30, -1e30).unflatten(0, (-1, 2))
+
+
+def _root(square: float) -> float:
+    return math.sqrt(max(square, 0.0)) if math.isfinite(square) else square
+
+
+def _decide(
+    ratio: float, low: float, high: float, kappa: float, coverage: float, tolerance: float, extent: float | None,
+    *, stiff: str,
+) -> Direction:  # fmt: skip
+    """Compares the interval with the tolerance."""
+    strength, lower = _root(ratio) / max(kappa, 1e-9), _root(low)
+    upper = _root(high) / max(kappa, 1e-9)
     decision: Decision
-    if refusal is not None:
-        decision, reason = refusal
-    elif evidence.moved < 1e-6:
-        decision, reason = "not testable", "this direction neither moves the data nor is felt by the map"
-    elif evidence.inside < _INSIDE:
-        decision = "not testable"
-        reason = f"{1 - evidence.inside:.0%} of the moved inputs lie beyond the range of the data"
-    elif upper <= tolerance and control is not None and control <= tolerance:
+    if kappa < SEEN:
         decision = "cannot tell"
-        reason = f"an untrained predictor of the same kind commutes as well (error {control:.3f}): this is its design"
-    elif upper <= tolerance:
-        decision, reason = "symmetry", f"error at most {upper:.4f}, below the tolerance {tolerance:g}"
-        if evidence.first_order:
-            reason += "; at first order only, as motions of finite size leave the data"
-    elif lower > tolerance and evidence.coverage >= 0.2:
-        decision, reason = "broken", f"error at least {lower:.4f}, above the tolerance {tolerance:g}"
+        reason = f"of a planted breaking of {tolerance:.0%} only {kappa:.0%} would have been noticed"
+        return Direction(math.nan, 0.0, math.nan, kappa, coverage, decision, reason, tolerance, extent)
+    if upper <= tolerance:
+        decision, reason = "symmetry", f"breaking at most {upper:.1%}, below the tolerance of {tolerance:.0%}{stiff}"
     elif lower > tolerance:
+        decision, reason = "broken", f"breaking at least {lower:.0%}, above the tolerance of {tolerance:.0%}"
+    else:
         decision = "cannot tell"
-        reason = f"error {error:.4f}, but moved inputs leave what was fitted to (coverage {evidence.coverage:.2f})"
-    else:
-        decision, reason = (
-            "cannot tell",
-            f"bounds {lower:.4f} to {upper:.4f} hold the tolerance {tolerance:g}",
-        )
-    return Direction(
-        error=error, upper=upper, lower=lower, chance=evidence.chance, tolerance=tolerance,
-        decision=decision, reason=reason, extent=evidence.extent,
-    )  # fmt: skip
+        reason = f"the interval from {lower:.0%} to {min(upper, 1.0):.0%} straddles the tolerance of {tolerance:.0%}"
+    return Direction(min(strength, 1.0), lower, upper, kappa, coverage, decision, reason, tolerance, extent)
 
 
-def _bootstrap(
-    miss: Tensor, chance: Tensor, sizes: Tensor, weights: Tensor, floor: Tensor, seed: torch.Generator
-) -> Tensor:
-    """Draws of the pooled error over samples and charts, with shape `(R,)`.
-
-    Arguments:
-        miss: With shape `(T, B, K)`.
-        chance: With shape `(T, B, K)`.
-        sizes: Weights of the sizes, `(T,)`.
-        weights: Weights of the charts, `(K,)`.
-        floor: Interpolation floor, relative, `(T,)`.
-    """
-    b, k = miss.shape[1:]
-    sample = torch.randint(b, (RESAMPLES, b), generator=seed)
-    counts = torch.zeros(RESAMPLES, b, dtype=torch.float64).scatter_add_(
-        1, sample, torch.ones(RESAMPLES, b, dtype=torch.float64)
-    )
-    top = torch.einsum("rb,tbk->rtk", counts, miss)
-    bottom = torch.einsum("rb,tbk->rtk", counts, chance).clamp_min(1e-300)
-    errors = torch.einsum("t,rtk->rk", sizes, (top / bottom - floor[None, :, None]).clamp_min(0.0))
-    chart = torch.randint(k, (RESAMPLES, k), generator=seed)
-    share = torch.zeros(RESAMPLES, k, dtype=torch.float64).scatter_add_(
-        1, chart, torch.ones(RESAMPLES, k, dtype=torch.float64)
-    )
-    share = share * weights
-    # A draw without any trusted chart says nothing about them.
-    share = torch.where(share.sum(1, keepdim=True) > 0, share, weights.expand_as(share))
-    return (errors * share).sum(1) / share.sum(1)
+def _interpolate(rungs: Tensor, displaced: float) -> float:
+    """The cost of moving the data so far, linear between rungs; through the origin, and flat beyond the last."""
+    x, y = [0.0, *rungs[:, 0].tolist()], [0.0, *rungs[:, 1].tolist()]
+    for (a, b), (u, v) in zip(pairwise(x), pairwise(y), strict=True):
+        if displaced <= b:
+            return u + (v - u) * (displaced - a) / max(b - a, 1e-300)
+    return y[-1]
 
 
-def _floor(there_and_back: Tensor, chance: Tensor) -> Tensor:
-    """What interpolation alone would miss at every size, relative to chance: half of a move there and back."""
-    floors = (there_and_back / chance.mean(1).clamp_min(1e-300)).median(1).values
-    # Never more than a small part of the tolerance: a floor must not hide a broken symmetry.
-    return floors.clamp_max(0.02)
+def exact_class(findings: Sequence[Finding], tolerance: float) -> int:
+    """How many of the findings, best first, belong to the best class of strengths."""
+    count = len(findings)
+    for k in range(1, count):
+        best = max(max(f.direction.upper for f in findings[:k]), tolerance / 10)
+        if min(f.direction.lower for f in findings[k:]) > APART * best:
+            return k
+    return count
 
 
-def known_inputs(problem: Problem, weights: Tensor) -> Coverage:
-    """What the predictors of fields were fitted to, in the charts that count."""
-    return Coverage.of(problem, problem.search[:64], weights.nonzero().flatten())
-
-
-def field_evidence(
-    problem: Problem,
-    basis: Tensor,
-    weights: Tensor,
-    sizes: tuple[float, ...],
-    tolerance: float,
-    *,
-    seed: torch.Generator,
-    samples: int = 48,
-    cover: Coverage | None = None,
-) -> list[Evidence]:
-    """Finite-size evidence for each generator on held-out samples."""
-    cover = cover or known_inputs(problem, weights)
-    criterion = ChartCriterion(problem, problem.test[:samples], sizes, cover)
-    variance, rows = criterion.evidence([scaled(a) for a in basis])
-    evidence = []
-    for miss, chance, coverages, back in rows:
-        share = weigh_sizes(coverages)
-        floor = _floor(back, chance)
-        ratio = (miss.mean(1) / chance.mean(1).clamp_min(1e-300) - floor[:, None]).clamp_min(0.0)  # (T, K)
-        charts = share @ ratio
-        by_size = (ratio @ weights / weights.sum()).reshape(len(sizes), 2).amax(-1)
-        held = [s for s, e in zip(sizes, by_size.tolist(), strict=True) if e <= tolerance]
-        evidence.append(
-            Evidence(
-                error=float(charts @ weights / weights.sum()),
-                draws=_bootstrap(miss, chance, share, weights, floor, seed),
-                chance=float((chance.mean(1) @ weights / weights.sum()).mean()),
-                moved=float((chance.mean(1) / variance.clamp_min(1e-300)).mean()),
-                coverage=float(coverages.max()),
-                extent=max(held) if held else None,
-                charts=charts,
-            )
-        )
-    return evidence
-
-
-def field_extent(
-    problem: Problem,
-    a: Tensor,
-    weights: Tensor,
-    sizes: tuple[float, ...],
-    tolerance: float,
-    *,
-    samples: int = 96,
-    between: int = 4,
-) -> float | None:
-    """The size |t| at which the error of one generator passes the tolerance, on held-out samples.
-
-    Arguments:
-        problem: Map, action and data.
-        a: The generator.
-        weights: Weights of the charts, `(K,)`.
-        sizes: Sizes that are looked at first; the largest is the most that is ever claimed.
-        tolerance: The largest error that counts.
-        samples: Samples to look at.
-        between: Sizes that are looked at between the last that holds and the first that does not.
-    """
-    index = problem.test[:samples]
-    a = scaled(a)
-
-    def errors(at: tuple[float, ...]) -> list[float]:
-        criterion = ChartCriterion(problem, index, at)
-        miss, chance = criterion.measure(a)
-        floor = _floor(criterion.there_and_back(a), chance)
-        ratio = (miss.mean(1) / chance.mean(1).clamp_min(1e-300) - floor[:, None]).clamp_min(0.0)
-        return (ratio @ weights / weights.sum()).reshape(len(at), 2).mean(-1).tolist()
-
-    rough = errors(sizes)
-    first = next((k for k, e in enumerate(rough) if e > tolerance), None)
-    if first is None:
-        return max(sizes)
-    if first == 0:
-        return None
-    low, high = sizes[first - 1], sizes[first]
-    inner = tuple(low + (high - low) * k / (between + 1) for k in range(1, between + 1))
-    places = [low, *inner, high]
-    values = [rough[first - 1], *errors(inner), rough[first]]
-    k = next(i for i, e in enumerate(values) if e > tolerance)
-    share = (tolerance - values[k - 1]) / (values[k] - values[k - 1])
-    return places[k - 1] + share * (places[k] - places[k - 1])
-
-
-def vector_evidence(
-    problem: Problem,
-    basis: Tensor,
-    sizes: tuple[float, ...],
-    tolerance: float,
-    *,
-    seed: torch.Generator,
-    samples: int = 2048,
-) -> list[Evidence]:
-    """First-order evidence on held-out data, and finite size on those inputs that stay where the data are."""
-    sums = gram.accumulate(problem, "test", batch=512, shards=32, limit=2 * samples)
-    _, level = sums.total()
-    x = problem.patches(problem.test[:samples])
-    known = problem.patches(problem.search[:samples])[:, 0]
-    near, totals = Neighbours(known), Totals(known)
-    with torch.no_grad():
-        p = problem.psi(x)
-    largest = float(level[0].diagonal().max())
-    evidence = []
-    kept = keeps_cone(problem.cone, basis, finite=False).double().tolist()
-    for a, inside_cone in zip(basis, kept, strict=True):
-        a = scaled(a)
-        v = a.flatten()
-        top = torch.einsum("skab,a,b->s", sums.residual, v, v) * sums.counts
-        bottom = torch.einsum("skab,a,b->s", sums.chance, v, v) * sums.counts
-        pick = torch.randint(len(top), (RESAMPLES, len(top)), generator=seed)
-        draws = top[pick].sum(1) / bottom[pick].sum(1).clamp_min(1e-300)
-        error = float(top.sum() / bottom.sum().clamp_min(1e-300))
-        chance = float(v @ level[0] @ v)
-        motion = problem.action.input_generator(a.to(x.dtype), x).double().square().flatten(1).sum(-1)
-        coverages, extent = [], None
-        for t in sizes:
-            worst, covered, finite = 0.0, 1.0, torch.zeros(RESAMPLES, dtype=torch.float64)
-            for sign in (1.0, -1.0):
-                g = torch.matrix_exp(sign * t * a).to(x.dtype)
-                with torch.no_grad():
-                    moved = problem.action.on_input(g, x)
-                    inside = near(moved[:, 0]) & totals(moved[:, 0])
-                    covered = min(covered, float(inside.double().mean()))
-                    if int(inside.sum()) < _FEW:
-                        continue
-                    left, right = problem.psi(moved[inside]), problem.action.on_output(g, p[inside])
-                miss = (left - right).double().square().flatten(1).sum(-1).nan_to_num(float("inf"))
-                spread = float((p[inside] - p[inside].mean(0)).double().square().flatten(1).sum(-1).mean())
-                # Inputs that stay inside move less than the others; unrelated outputs differ by twice the variance.
-                share = float(motion[inside].mean() / motion.mean().clamp_min(1e-300))
-                unit = max(min(t * t * chance * share, 2 * spread), 1e-300)
-                worst = max(worst, float(miss.mean()) / unit)
-                again = torch.randint(len(miss), (RESAMPLES, len(miss)), generator=seed)
-                finite = torch.maximum(finite, miss[again].mean(1) / unit)
-            coverages.append(covered)
-            if covered < _COVERED:
-                continue
-            if worst <= tolerance:
-                extent = t
-            if t <= 1.0:
-                error, draws = max(error, worst), torch.maximum(draws, finite)
-        evidence.append(
-            Evidence(
-                error,
-                draws,
-                chance,
-                chance / max(largest, 1e-300),
-                max(coverages),
-                extent,
-                torch.tensor([error]),
-                inside_cone,
-                first_order=max(coverages) < _COVERED,
-            )
-        )
-    return evidence
-
-
-def element_evidence(
-    problem: Problem, elements: Tensor, weights: Tensor, *, seed: torch.Generator, samples: int = 48
-) -> list[Evidence]:
-    """Evidence for single group elements: the same criterion at one g."""
-    if problem.is_field:
-        cover = Coverage.of(problem, problem.search[:64])
-        criterion = ChartCriterion(problem, problem.test[:samples], (), cover)
-        rows = [
-            (miss, torch.maximum(chance, 0.05 * spread.mean()), coverage, 1.0)
-            for (miss, chance, spread), coverage in zip(*criterion.element_evidence(elements), strict=True)
-        ]
-    else:
-        rows = _vector_elements(problem, elements)
-    one, none = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
-    evidence = []
-    for miss, chance, coverage, inside in rows:
-        charts = miss.mean(0) / chance.mean(0).clamp_min(1e-300)
-        evidence.append(
-            Evidence(
-                error=float(charts @ weights / weights.sum()),
-                draws=_bootstrap(miss[None], chance[None], one, weights, none, seed),
-                chance=float(chance.mean()),
-                moved=1.0,
-                coverage=coverage,
-                extent=None,
-                charts=charts,
-                inside=inside,
-            )
-        )
-    return evidence
-
-
-def _vector_elements(
-    problem: Problem, elements: Tensor, samples: int = 2048
-) -> list[tuple[Tensor, Tensor, float, float]]:
-    """Miss and chance `(B, 1)`, coverage and share within the range of the data, of every element."""
-    x = problem.patches(problem.test[:samples])
-    known = problem.patches(problem.search[:samples])
-    cover, inside = Coverage(problem, known), Range(known[:, 0])
-    with torch.no_grad():
-        p = problem.psi(x)
-        spread = (p - p.mean(0)).double().square()
-        rows = []
-        kept = keeps_cone(problem.cone, elements, finite=True).double().tolist()
-        for g, inside_cone in zip(elements, kept, strict=True):
-            moved = problem.action.on_input(g.to(x.dtype), x)
-            miss = (problem.psi(moved) - problem.action.on_output(g.to(p.dtype), p)).double().square()
-            miss = miss.flatten(2).sum(-1).nan_to_num(float("inf"))
-            share = inside_cone * float(inside(moved[:, 0]).double().mean())
-            rows.append((miss, (2 * spread.flatten(2).sum(-1).mean()).expand_as(miss), cover(moved), share))
-    return rows
+def approximate(finding: Finding) -> Finding:
+    """A finding of a weaker class: within the tolerance, yet clearly apart from the exact ones."""
+    d = finding.direction
+    reason = f"approximate only: breaking of {d.strength:.0%}, clearly more than that of the exact ones"
+    return replace(finding, direction=replace(d, decision="approximate", reason=reason))

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.func import jvp
 
-from atlasd.geometry.resample import Fill, Interpolation, pixel_grid, resample
+from atlasd.geometry.resample import Fill, Interpolation, as_spline, pixel_grid
+from atlasd.geometry.splines import FieldSpline, pixel_slopes
 
 Representation: TypeAlias = Callable[[Tensor], Tensor]
 """A matrix function rho: `(*, n, n)` to `(*, c, c)`, with rho(gh) = rho(g) rho(h)."""
@@ -58,9 +59,13 @@ class GridAction:
 
     :math:`(g \cdot E)(p) = \rho(g) E(g^{-1} p)`, with p the offset from the centre in the order of the axes.
 
+    Leading axes of `g` broadcast against those of the fields: `(M, 1, 1, n, n)` moves `(B, K, C, *S)` to
+    `(M, B, K, C, *S)`. Where the same fields are moved many times, pass `action.spline(x)` to `input_at`: it computes
+    its coefficients once.
+
     Arguments:
         dimensions: The number of spatial axes, 2 or 3.
-        interpolation: `bicubic` or `bilinear`.
+        interpolation: `spline` (B-splines of order 5) or `bilinear`.
         fill: `border` or `zeros` where the field is not known.
         rho_in: Representation on input channels; `None` is trivial.
         rho_out: Representation on output channels; `None` is trivial.
@@ -73,18 +78,51 @@ class GridAction:
     """
 
     dimensions: int = 2
-    interpolation: Interpolation = "bicubic"
+    interpolation: Interpolation = "spline"
     fill: Fill = "border"
     rho_in: Representation | None = None
     rho_out: Representation | None = None
 
+    def spline(self, x: Tensor) -> FieldSpline:
+        """Fields `(*L, C, *S)` with their coefficients, to be moved many times."""
+        return as_spline(x, self.dimensions, interpolation=self.interpolation, fill=self.fill)
+
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
-        """Moves fields `(*L, C, *S)` by `(n, n)` or `(*L, n, n)`."""
+        """Moves fields `(*L, C, *S)` by `(*A, n, n)`, to `(*broadcast(A, L), C, *S)`."""
         return self._move(g, x, self.rho_in)
 
     def on_output(self, g: Tensor, y: Tensor) -> Tensor:
-        """Moves fields `(*L, C, *S)` by `(n, n)` or `(*L, n, n)`."""
+        """Moves fields `(*L, C, *S)` by `(*A, n, n)`, to `(*broadcast(A, L), C, *S)`."""
         return self._move(g, y, self.rho_out)
+
+    def input_at(self, g: Tensor, x: Tensor | FieldSpline, points: Tensor) -> Tensor:
+        """Values of the moved fields at some offsets from the centre only.
+
+        Arguments:
+            g: Elements, with shape `(*A, n, n)`.
+            x: Fields, with shape `(*L, C, *S)`, or `action.spline` of them.
+            points: Offsets p from the centre in pixels, with shape `(P, n)`; `pixel_grid(S)` for all pixels.
+
+        Returns:
+            The values, with shape `(*broadcast(A, L), C, P)`.
+        """
+        return self._values(g, x, points, self.rho_in)
+
+    def output_at(self, g: Tensor, y: Tensor | FieldSpline, points: Tensor) -> Tensor:
+        """Values of the moved outputs at offsets `(P, n)` from the centre, as in `input_at`."""
+        return self._values(g, y, points, self.rho_out)
+
+    def input_with_slopes(self, g: Tensor, x: Tensor | FieldSpline, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Values as in `input_at`, and the derivatives of `input_at(g exp(A), x, points)` by A at A = 0.
+
+        Returns:
+            The values, with shape `(*, C, P)`, and the derivatives by every entry of A, with shape `(n, n, *, C, P)`.
+        """
+        return self._with_slopes(g, x, points, self.rho_in)
+
+    def output_with_slopes(self, g: Tensor, y: Tensor | FieldSpline, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Values of the moved outputs and their derivatives, as in `input_with_slopes`."""
+        return self._with_slopes(g, y, points, self.rho_out)
 
     def input_generator(self, a: Tensor, x: Tensor) -> Tensor:
         """First-order motion of fields `(*L, C, *S)` along `(n, n)`."""
@@ -94,19 +132,33 @@ class GridAction:
         """First-order motion of fields `(*L, C, *S)` along `(n, n)`."""
         return self._generate(a, y, self.rho_out)
 
+    def _as_spline(self, field: Tensor | FieldSpline) -> FieldSpline:
+        return field if isinstance(field, FieldSpline) else self.spline(field)
+
     def _move(self, g: Tensor, field: Tensor, rho: Representation | None) -> Tensor:
         shape = tuple(field.shape[-self.dimensions :])
-        # Geometry in float64: float32 pixel positions of a large field lose the fraction.
-        p = pixel_grid(shape, dtype=torch.float64)
-        source = p @ torch.linalg.inv(g.double()).mT
-        centre = torch.tensor([(s - 1) / 2 for s in shape], dtype=torch.float64)
-        points = (source + centre).to(field.dtype)
-        # Positions that are whole up to rounding are whole: quarter turns stay exact.
-        off = points.detach().round() - points.detach()
-        points = points + off * (off.abs() < 1e-5)
-        moved = resample(field, points, interpolation=self.interpolation, fill=self.fill)
-        moved = moved.reshape(*moved.shape[:-1], *shape)
-        return moved if rho is None else _on_axis(rho(g), moved, -1 - self.dimensions)
+        return self._values(g, field, pixel_grid(shape, dtype=torch.float64), rho).unflatten(-1, shape)
+
+    def _values(self, g: Tensor, field: Tensor | FieldSpline, points: Tensor, rho: Representation | None) -> Tensor:
+        spline = self._as_spline(field)
+        moved = spline.at(_sources(g, points, spline.shape))
+        return moved if rho is None else _on_axis(rho(g), moved, -2)
+
+    def _with_slopes(
+        self, g: Tensor, field: Tensor | FieldSpline, points: Tensor, rho: Representation | None
+    ) -> tuple[Tensor, Tensor]:
+        spline, n = self._as_spline(field), self.dimensions
+        sources = _sources(g, points, spline.shape)
+        value, slopes = spline.with_gradient(sources)
+        offsets = (sources - _centre(spline.shape)).to(value.dtype).unsqueeze(-3)  # (*A, 1, P, n)
+        # (g exp(A) . E)(p) = rho(g) rho(exp A) E(exp(-A) q) with q = g^-1 p.
+        out = torch.stack([torch.stack([-slopes[i] * offsets[..., j] for j in range(n)]) for i in range(n)])
+        if rho is None:
+            return value, out
+        units = torch.eye(n * n, dtype=g.dtype).reshape(n * n, n, n)
+        turned = torch.stack([_on_axis(derivative(rho, unit), value, -2) for unit in units])
+        out = out + turned.unflatten(0, (n, n))
+        return _on_axis(rho(g), value, -2), _on_axis(rho(g).expand(*out.shape[:-2], -1, -1), out, -2)
 
     def _generate(self, a: Tensor, field: Tensor, rho: Representation | None) -> Tensor:
         d = self.dimensions
@@ -114,9 +166,20 @@ class GridAction:
         flow = pixel_grid(shape, dtype=field.dtype) @ a.to(field.dtype).mT  # (Q, d), the vector A p
         moved = torch.zeros_like(field)
         for axis in range(d):
-            slope = gradient(field, axis - d)
-            moved = moved - slope * flow[:, axis].reshape(shape)
+            moved = moved - pixel_slopes(field, axis - d) * flow[:, axis].reshape(shape)
         return moved if rho is None else moved + _on_axis(derivative(rho, a), field, -1 - d)
+
+
+def _centre(shape: tuple[int, ...]) -> Tensor:
+    return torch.tensor([(s - 1) / 2 for s in shape], dtype=torch.float64)
+
+
+def _sources(g: Tensor, points: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Positions in pixels that `g` `(*A, n, n)` brings to offsets `(P, n)`, with shape `(*A, P, n)`."""
+    sources = points.double() @ torch.linalg.inv(g.double()).mT + _centre(shape)
+    # Positions that are whole up to rounding are whole: quarter turns stay exact.
+    off = sources.detach().round() - sources.detach()
+    return sources + off * (off.abs() < 1e-5)
 
 
 def gradient(field: Tensor, axis: int) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from atlasd.errors import InputError
 from atlasd.geometry.resample import pixel_grid, resample
+from atlasd.geometry.splines import REACH
 
 
 @runtime_checkable
@@ -95,13 +96,20 @@ class PlaneChart:
             )
 
     def reach(self) -> list[tuple[int, int]]:
-        """First and last but one pixel that the chart reads along every axis, with room to interpolate."""
-        corners = self._points(self.in_radius)
-        return [(math.floor(float(c.min())) - 3, math.ceil(float(c.max())) + 4) for c in corners.mT]
+        """First pixel that the chart reads along every axis, and the one after the last, with room to interpolate."""
+        return self._box(self._points(self.in_radius))
 
     def shifted(self, origin: Sequence[int]) -> PlaneChart:
         """The same chart on a field of which the part before `origin` was cut away."""
         return replace(self, center=tuple(c - o for c, o in zip(self.center, origin, strict=True)))
+
+    @property
+    def _on_pixels(self) -> bool:
+        return self.distortion is None and all(float(c).is_integer() for c in self.center)
+
+    def _box(self, points: Tensor) -> list[tuple[int, int]]:
+        room = 0 if self._on_pixels else REACH
+        return [(math.floor(float(p.min())) - room, math.ceil(float(p.max())) + room + 1) for p in points.mT]
 
     def _points(self, radius: int) -> Tensor:
         """Field positions of the patch's pixels, with shape `(Q, d)`, in float64."""
@@ -113,13 +121,17 @@ class PlaneChart:
 
     def _patch(self, field: Tensor, radius: int) -> Tensor:
         d = len(self.center)
-        if self.distortion is None and all(float(c).is_integer() for c in self.center):
+        if self._on_pixels:
             for axis, c in enumerate(self.center):
                 field = field.narrow(axis - d, int(c) - radius, 2 * radius + 1)
             return field
         points = self._points(radius)
         if field.is_floating_point():
-            patch = resample(field, points.to(field.dtype))
+            for axis, (low, high) in enumerate(self._box(points)):
+                low, high = max(low, 0), min(high, field.shape[axis - d])
+                field = field.narrow(axis - d, low, high - low)
+                points[:, axis] -= low
+            patch = resample(field, points)
         else:  # classes have no values in between: the nearest pixel
             patch = field[
                 ..., *(i.round().long().clamp(0, s - 1) for i, s in zip(points.T, field.shape[-d:], strict=True))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from atlasd.errors import InputError
 from atlasd.geometry.resample import pixel_grid, resample
+from atlasd.geometry.splines import REACH
 
 Projection: TypeAlias = Literal["orthographic", "gnomonic", "equidistant", "equirectangular"]
 
@@ -47,7 +48,7 @@ class SphereChart:
         >>> latitude = 90 - (torch.arange(60) + 0.5) * 3
         >>> field = latitude[:, None].expand(1, 1, 60, 120)
         >>> chart = SphereChart(30.0, 0.0, in_radius=4, out_radius=1, pixel=3.0)
-        >>> chart.output_patch(field)[0, 0, :, 1].tolist()
+        >>> chart.output_patch(field)[0, 0, :, 1].round().tolist()
         [33.0, 30.0, 27.0]
     """
 
@@ -255,9 +256,11 @@ def _positions(points: Tensor, shape: tuple[int, ...], middle: float, poles: boo
 
 def _box(rows: Tensor, columns: Tensor, shape: tuple[int, ...], poles: bool) -> tuple[Tensor, Tensor]:
     """Flat indices of the part of a grid around the given positions, and the positions `(Q, 2)` in that part."""
-    top, left = int(rows.min().floor()) - 1, int(columns.min().floor()) - 1
-    down = torch.arange(top, int(rows.max().floor()) + 3)[:, None]
-    right = torch.arange(left, int(columns.max().floor()) + 3)[None]
+    # Beyond a pole rows can be followed down to the other one, and no further.
+    margin = min(REACH, shape[0] - 2)
+    top, left = int(rows.min().floor()) - margin, int(columns.min().floor()) - margin
+    down = torch.arange(top, int(rows.max().floor()) + margin + 2)[:, None]
+    right = torch.arange(left, int(columns.max().floor()) + margin + 2)[None]
     return _wrap(down, right, shape, poles), torch.stack([rows - top, columns - left], -1)
 
 

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
-from atlasd.discovery.criterion import equivariance_error
+from atlasd.discovery.residual import equivariance_error
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.resample import pixel_grid

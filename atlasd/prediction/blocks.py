@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Joined", "fit_blocks"]
+__all__ = ["Joined", "fit_blocks", "join"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -43,17 +43,6 @@ class Joined:
         return Joined(tuple(narrowed(function, width) for function in self.functions), self.blocks)
 
 
-@dataclass(frozen=True, eq=False)
-class _Untrained:
-    """Untrained predictors of all blocks, drawn one after the other."""
-
-    makers: tuple[Callable[[torch.Generator], Callable[[Tensor], Tensor]], ...]
-    blocks: tuple[range, ...]
-
-    def __call__(self, generator: torch.Generator) -> Joined:
-        return Joined(tuple(make(generator) for make in self.makers), self.blocks)
-
-
 def fit_blocks(
     recipe: PredictorSpec, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
 ) -> FittedPredictor:
@@ -83,7 +72,7 @@ def fit_blocks(
         label="fit charts" if len(blocks) > 1 else "",
         stage="predictor of",
     )
-    return parts[0] if len(parts) == 1 else _join(parts, blocks)
+    return join(parts, blocks)
 
 
 def _fit(
@@ -92,22 +81,20 @@ def _fit(
     return recipe.fit(samples, *index.value, seed=seed, progress=progress)
 
 
-def _join(parts: Sequence[FittedPredictor], blocks: Sequence[range]) -> FittedPredictor:
+def join(parts: Sequence[FittedPredictor], blocks: Sequence[range]) -> FittedPredictor:
+    """Predictors of blocks of charts as one."""
+    if len(parts) == 1:
+        return parts[0]
     skills = torch.cat([part.chart_skill for part in parts])
-    makers = [part.untrained for part in parts if part.untrained is not None]
-    sharp = [part.sharp for part in parts if part.sharp is not None]
     ranges = tuple(blocks)
     # Curves of the block with the median skill stand for all.
     middle = sorted(parts, key=lambda part: part.skill)[len(parts) // 2]
     return replace(
         parts[0],
         reach=max(part.reach for part in parts),
-        sharp_reach=max(part.sharp_reach for part in parts),
         function=Joined(tuple(part.function for part in parts), ranges),
         skill=pooled_skill(skills),
         chart_skill=skills,
         seconds=sum(part.seconds for part in parts),
         curves=middle.curves,
-        untrained=_Untrained(tuple(makers), ranges) if len(makers) == len(parts) else None,
-        sharp=Joined(tuple(sharp), ranges) if len(sharp) == len(parts) else None,
     )

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from atlasd.errors import InputError
-from atlasd.prediction.neural import Architecture, fit_module
+from atlasd.prediction.neural import Architecture, fit_modules
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
-from atlasd.prediction.train import Schedule
+from atlasd.prediction.train import Job, Schedule
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.progress import Progress
 
@@ -168,8 +168,8 @@ class CGNetPredictor:
             {"widths": self.widths, "blocks": self.blocks},
         )
         # It sees all of its patch, and zeros beyond: the margin is what keeps those away.
-        return fit_module(
-            make, samples, train, held_out, self.schedule,
+        return fit_modules(
+            make, [Job(samples, train, held_out)], self.schedule,
             kind=f"CGNet {'-'.join(map(str, self.widths))}", reach=float(radii[0] - radii[1]),
             seed=seed, progress=progress, class_weights=weights,
-        )  # fmt: skip
+        )[0]  # fmt: skip

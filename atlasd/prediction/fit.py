@@ -12,6 +12,7 @@ from torch import Tensor
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.blocks import fit_blocks
+from atlasd.prediction.forms import FormPredictor
 from atlasd.prediction.moments import MomentPredictor
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
 from atlasd.prediction.patch import PatchPredictor
@@ -24,46 +25,43 @@ from atlasd.runtime.random import stream
 
 @dataclass(frozen=True, kw_only=True)
 class AutoPredictor:
-    """A stencil where a linear map will do, a perceptron on patches where it will not; quadratic forms for sets.
+    """The cheapest kind of predictor that explains the targets, or else the best of all kinds on held-out data.
 
     Arguments:
-        enough: Skill at which the closed-form stencil is kept without trying a network.
-        exact: Skill at which no other perceptron is tried.
+        exact: Skill at which no other kind is tried for vectors.
+        linear: Skill at which a stencil is kept without trying a network.
     """
 
-    enough: float = 0.95
     exact: float = 0.999
+    linear: float = 0.95
+
+    def candidates(self, samples: Samples) -> list[PredictorSpec]:
+        """Kinds that fit the data, the cheapest first."""
+        if samples.is_field:
+            if samples.classes:
+                return [ConvPredictor()]
+            return [StencilPredictor(), *([PatchPredictor()] if samples.atlas.radii else [])]
+        kinds: list[PredictorSpec] = [] if samples.classes else [FormPredictor()]
+        kinds += [MomentPredictor()] if samples.x.ndim == 3 else []
+        kinds += [MLPPredictor()]
+        return kinds if samples.classes else [*kinds, MLPPredictor(hidden=(48, 48, 48), gated=True)]
+
+    def enough(self, samples: Samples) -> float:
+        """Skill at which no other kind is tried."""
+        return self.linear if samples.is_field else self.exact
 
     def fit(
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
         """Fits the cheapest kind that has skill; all charts take the same."""
-
-        def fit(recipe: PredictorSpec) -> FittedPredictor:
-            return fit_blocks(recipe, samples, train, held_out, seed=seed, progress=progress)
-
-        if not samples.is_field:
-            forms = fit(MomentPredictor()) if samples.x.ndim == 3 else None
-            if forms is not None and forms.skill >= self.exact:
-                return forms
-            plain = fit(MLPPredictor())
-            if forms is not None:  # sets of vectors: held-out data say which kind
-                return forms if forms.skill > plain.skill else plain
-            if samples.classes or plain.skill >= self.exact or plain.skill < 0.5:
-                return plain
-            # Held-out data say whether layers that multiply fit better.
-            gated = MLPPredictor(hidden=(48, 48, 48), gated=True)
-            other = fit(gated)
-            return other if other.skill > plain.skill else plain
-        if samples.classes:
-            return fit(ConvPredictor())
-        linear = fit(StencilPredictor())
-        # The better charts tell whether the map is linear; the worse ones may lie over an obstacle.
-        best = float(linear.chart_skill.quantile(0.75))
-        if best >= self.enough or not samples.atlas.radii or float(linear.chart_skill.abs().max()) == 0.0:
-            return linear
-        network = fit(PatchPredictor())
-        return network if network.skill > linear.skill else linear
+        best: FittedPredictor | None = None
+        for recipe in self.candidates(samples):
+            fitted = fit_blocks(recipe, samples, train, held_out, seed=seed, progress=progress)
+            best = fitted if best is None or fitted.skill > best.skill else best
+            if best.skill >= self.enough(samples):
+                break
+        assert best is not None
+        return best
 
 
 def fit_predictor(

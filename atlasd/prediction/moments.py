@@ -20,10 +20,10 @@ from torch.nn.utils import skip_init
 
 from atlasd.errors import InputError
 from atlasd.prediction.networks import initialise, uniform
-from atlasd.prediction.neural import Architecture, fit_module
+from atlasd.prediction.neural import Architecture, fit_modules
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
-from atlasd.prediction.train import Schedule
+from atlasd.prediction.train import Job, Schedule
 from atlasd.runtime.progress import Progress
 
 _LADDER = (1.0, 10.0, 100.0, 1000.0)
@@ -144,7 +144,8 @@ class MomentNetwork(_Units):
         white = vectors / values.clamp_min(0.0).sqrt().clamp_min(_FLOOR * float(values[-1]) ** 0.5)
         u = f @ white
         if classes:
-            parts = [(y.flatten() == c).nonzero().flatten() for c in range(classes)]
+            hard = y.flatten() if y.ndim == 2 else y.flatten(0, 1).argmax(-1)
+            parts = [(hard == c).nonzero().flatten() for c in range(classes)]
         else:
             bins = min(_BINS, len(f) // 10)
             parts = [part for column in y.flatten(1).mT for part in column.argsort().tensor_split(bins)]
@@ -223,18 +224,23 @@ class MomentPredictor:
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
         """Finds the first forms in closed form, then fits all weights."""
+        return self.fit_many([Job(samples, train, held_out)], seed=seed, progress=progress)[0]
+
+    def fit_many(self, jobs: Sequence[Job], *, seed: int, progress: Progress) -> list[FittedPredictor]:
+        """Fits one network for each job, all at once."""
+        samples = jobs[0].samples
         outputs = _outputs(samples, "MomentPredictor")
 
-        def start(network: nn.Module, generator: torch.Generator) -> None:
+        def start(network: nn.Module, job: Job, generator: torch.Generator) -> None:
             assert isinstance(network, MomentNetwork)
-            part = train[:20_000]
-            network.start(samples.inputs(part), samples.targets(part), samples.classes, generator)
+            part = job.train[:20_000]
+            network.start(samples.inputs(part), job.samples.targets(part), samples.classes, generator)
 
-        def fitted(pools: int) -> FittedPredictor:
+        def fitted(pools: int) -> list[FittedPredictor]:
             options = {"pools": pools, "forms": self.forms, "hidden": self.hidden}
-            return fit_module(
+            return fit_modules(
                 Architecture(MomentNetwork, (samples.size, outputs), options),
-                samples, train, held_out, self.schedule, start=start,
+                jobs, self.schedule, start=start,
                 kind=f"moments, {pools} pools, {self.forms} forms", reach=0.0, seed=seed, progress=progress,
             )  # fmt: skip
 
@@ -242,10 +248,10 @@ class MomentPredictor:
         if samples.classes or self.pools == 1:
             return fitted(self.pools)
         plain = fitted(1)
-        if plain.skill >= self.enough:
+        if plain[0].skill >= self.enough:
             return plain
         more = fitted(self.pools)
-        return more if more.skill > plain.skill else plain
+        return more if more[0].skill > plain[0].skill else plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,10 +276,15 @@ class DeepSetsPredictor:
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
         """Fits one network for all tokens."""
+        return self.fit_many([Job(samples, train, held_out)], seed=seed, progress=progress)[0]
+
+    def fit_many(self, jobs: Sequence[Job], *, seed: int, progress: Progress) -> list[FittedPredictor]:
+        """Fits one network for each job, all at once."""
+        samples = jobs[0].samples
         outputs = _outputs(samples, "DeepSetsPredictor")
-        return fit_module(
+        return fit_modules(
             Architecture(SetNetwork, (samples.size, outputs), {"inner": self.inner, "hidden": self.hidden}),
-            samples, train, held_out, self.schedule,
+            jobs, self.schedule,
             kind=f"deep sets {'-'.join(map(str, self.inner))}", reach=0.0, seed=seed, progress=progress,
         )  # fmt: skip
 

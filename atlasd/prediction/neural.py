@@ -6,7 +6,7 @@ __all__ = ["ConvPredictor", "MLPPredictor"]
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from atlasd.prediction.networks import ChartConv, VectorMLP
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.skill import measure_skill
-from atlasd.prediction.train import Schedule, fit_network, standardise
+from atlasd.prediction.train import Job, Schedule, fit_networks, standardise
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -43,21 +43,6 @@ class Architecture:
         return self.kind(*self.shape, **self.options, generator=generator)
 
 
-@storable()
-@dataclass(frozen=True, eq=False)
-class _Untrained:
-    """Draws networks of the same shape, in the same units."""
-
-    make: Callable[[torch.Generator], nn.Module]
-    units: Mapping[str, Tensor]
-    precision: str
-
-    def __call__(self, generator: torch.Generator) -> nn.Module:
-        other = self.make(generator).to(getattr(torch, self.precision))
-        other.load_state_dict(self.units, strict=False)
-        return other.eval().requires_grad_(False)
-
-
 def _rebuilt(content: Mapping[str, Any]) -> nn.Module:
     """A network as it was fitted, from its architecture and its weights."""
     network = content["architecture"](stream(0, "rebuild"))
@@ -70,11 +55,9 @@ for _kind in (ChartConv, VectorMLP):
     storable("architecture", "weights", read=_rebuilt)(_kind)
 
 
-def fit_module(
+def fit_modules(
     make: Callable[[torch.Generator], nn.Module],
-    samples: Samples,
-    train: Tensor,
-    held_out: Tensor,
+    jobs: Sequence[Job],
     schedule: Schedule,
     *,
     kind: str,
@@ -82,38 +65,42 @@ def fit_module(
     seed: int,
     progress: Progress,
     class_weights: Tensor | None = None,
-    start: Callable[[nn.Module, torch.Generator], None] | None = None,
-) -> FittedPredictor:
-    """Fits a network that `make` builds from a generator, and measures its skill.
+    start: Callable[[nn.Module, Job, torch.Generator], None] | None = None,
+) -> list[FittedPredictor]:
+    """Fits for each job a network that `make` builds from a generator, all at once, and measures their skill.
 
-    `start` may set weights from the data before training; the network that it is given knows its units. An
-    untrained network of the same kind has not seen it.
+    All begin with the same weights, so that two fits differ by what they were fitted to. `start` may set weights
+    from the data before training; the network that it is given knows its units.
     """
     started = time.perf_counter()
-    precision = samples.inputs(train[:1]).dtype
-    network = make(stream(seed, "fit", "weights")).to(precision)
-    if start is not None:
-        standardise(network, samples, train)
-        start(network, stream(seed, "fit", "start"))
-    network.architecture = make  # type: ignore[assignment]
-    curves = fit_network(
-        network, samples, train, held_out, schedule, seed=seed, progress=progress, class_weights=class_weights
-    )
-    skill = measure_skill(network, samples, train, held_out)
-    units = {k: v for k, v in network.state_dict().items() if k in ("shift", "scale", "unit", "out_shift", "out_scale")}
-
-    return FittedPredictor(
-        function=network,
-        kind=kind,
-        skill=skill.pooled,
-        chart_skill=skill.charts,
-        reach=reach,
-        classes=samples.classes,
-        samples=len(train),
-        seconds=time.perf_counter() - started,
-        curves=curves,
-        untrained=_Untrained(make, units, str(precision).removeprefix("torch.")),
-    )
+    precision = jobs[0].samples.inputs(jobs[0].train[:1]).dtype
+    networks = []
+    for job in jobs:
+        network = make(stream(seed, "fit", "weights")).to(precision)
+        if start is not None:
+            standardise(network, job.samples, job.train)
+            start(network, job, stream(seed, "fit", "start"))
+        network.architecture = make  # type: ignore[assignment]
+        networks.append(network)
+    curves = fit_networks(networks, jobs, schedule, seed=seed, progress=progress, class_weights=class_weights)
+    seconds = (time.perf_counter() - started) / len(jobs)
+    fitted = []
+    for network, job in zip(networks, jobs, strict=True):
+        skill = measure_skill(network, job.samples, job.train, job.held_out)
+        fitted.append(
+            FittedPredictor(
+                function=network,
+                kind=kind,
+                skill=skill.pooled,
+                chart_skill=skill.charts,
+                reach=reach,
+                classes=job.samples.classes,
+                samples=len(job.train),
+                seconds=seconds,
+                curves=curves,
+            )
+        )
+    return fitted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,11 +146,11 @@ class ConvPredictor:
         options |= {"residual": self.residual, "smooth": self.smooth}
         make = Architecture(ChartConv, (len(samples.atlas), x.shape[2], outputs, shape), options)
 
-        return fit_module(
-            make, samples, train, held_out, self.schedule,
+        return fit_modules(
+            make, [Job(samples, train, held_out)], self.schedule,
             kind=f"CNN, {layers} layers", reach=math.sqrt(2.0) * layers * (self.kernel // 2),
             seed=seed, progress=progress,
-        )  # fmt: skip
+        )[0]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +171,11 @@ class MLPPredictor:
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
         """Fits one network on all tokens."""
+        return self.fit_many([Job(samples, train, held_out)], seed=seed, progress=progress)[0]
+
+    def fit_many(self, jobs: Sequence[Job], *, seed: int, progress: Progress) -> list[FittedPredictor]:
+        """Fits one network for each job, all at once."""
+        samples = jobs[0].samples
         if samples.is_field:
             raise InputError(
                 "`predictor` must not be an MLPPredictor for fields; use StencilPredictor or ConvPredictor."
@@ -191,7 +183,7 @@ class MLPPredictor:
         inputs = samples.x.shape[1:].numel()
         outputs = samples.classes or samples.outputs
         make = Architecture(VectorMLP, (inputs, outputs), {"hidden": self.hidden, "gated": self.gated})
-        return fit_module(
-            make, samples, train, held_out, self.schedule,
+        return fit_modules(
+            make, jobs, self.schedule,
             kind=f"MLP {'-'.join(map(str, self.hidden))}", reach=0.0, seed=seed, progress=progress,
         )  # fmt: skip

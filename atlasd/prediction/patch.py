@@ -19,7 +19,7 @@ from atlasd.prediction.networks import gate, uniform
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.skill import measure_skill
-from atlasd.prediction.train import polish
+from atlasd.prediction.train import Ensemble, polish
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -91,7 +91,6 @@ class PatchPredictor:
             reach=math.sqrt(samples.size) * (width // 2),
             samples=len(train),
             seconds=time.perf_counter() - started,
-            untrained=_Untrained(x[:, :256].clone(), y[:, :256].clone(), width, shape, self.components, self.hidden),
         )
 
     def _train(
@@ -124,11 +123,11 @@ class PatchPredictor:
         def losses() -> Iterator[Tensor]:
             yield loss(x, y)
 
-        def held_out_loss() -> float:
+        def held_out_loss() -> Tensor:
             with torch.no_grad():
-                return float(loss(held_x, held_y))
+                return loss(held_x, held_y).detach()[None]
 
-        polish(network, losses, held_out_loss, self.iterations, held_out_loss(), progress)
+        polish(Ensemble([network]), losses, held_out_loss, self.iterations, held_out_loss(), progress)
 
 
 def _draw(
@@ -245,19 +244,3 @@ class _Patch(nn.Module):
         pixel = centre_crop(x, self.shape).movedim((1, 2), (0, -1)).flatten(1, -2)
         y = self._outputs(components, self._with_cube(components, pixel))
         return y.unflatten(1, (b, *self.shape)).movedim((0, -1), (1, 2))
-
-
-@dataclass(frozen=True, eq=False)
-class _Untrained:
-    """Draws networks of the same shape; units come from a few of the data."""
-
-    x: Tensor
-    y: Tensor
-    width: int
-    shape: tuple[int, ...]
-    components: int
-    hidden: tuple[int, ...]
-
-    def __call__(self, generator: torch.Generator) -> _Patch:
-        made = _Patch(self.x, self.y, self.width, self.shape, self.components, self.hidden, generator)
-        return made.requires_grad_(False)

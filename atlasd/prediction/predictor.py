@@ -40,9 +40,6 @@ class FittedPredictor:
         samples: Samples it was fitted to.
         seconds: Time the fit took.
         curves: Training curves.
-        untrained: Makes a predictor of the same kind with random weights, from a generator.
-        sharp: The same map with less smoothing, where the recipe smooths: less bias, more noise.
-        sharp_reach: Radius of the receptive field of that one.
     """
 
     function: Callable[[Tensor], Tensor]
@@ -54,9 +51,6 @@ class FittedPredictor:
     samples: int = 0
     seconds: float = 0.0
     curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    untrained: Callable[[torch.Generator], Callable[[Tensor], Tensor]] | None = None
-    sharp: Callable[[Tensor], Tensor] | None = None
-    sharp_reach: float = 0.0
 
     def __call__(self, x: Tensor, /) -> Tensor:
         return self.function(x)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +19,10 @@ from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.sources import gather
 from atlasd.prediction.stored import Stored, spill, stored
+from atlasd.prediction.units import Units, spreads
+
+Plant: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
+"""Inputs `(B, K, *in)`, targets and the number of classes to targets with something added."""
 
 BLOCK = 5
 """The most charts in a block. Fixed, so that sums do not depend on the number of workers."""
@@ -47,6 +51,8 @@ class Samples:
         atlas: Where the charts lie; the whole by default.
         is_field: Whether `x` holds fields.
         classes: Number of classes, 0 for regression.
+        units: Standard units in which inputs and targets are read; raw by default.
+        plant: A known function that is added to the targets, `None` for none.
     """
 
     x: Tensor | Stored
@@ -54,6 +60,8 @@ class Samples:
     atlas: Atlas
     is_field: bool
     classes: int = 0
+    units: Units | None = None
+    plant: Plant | None = None
 
     @classmethod
     def check(cls, x: Any, y: Any = None, atlas: Atlas | None = None, *, minimum: int = 8) -> Samples:
@@ -151,10 +159,30 @@ class Samples:
     def _rows(self) -> int:
         return self.x.rows if isinstance(self.x, Stored) else 0
 
+    def standard(self, most: int = 4096) -> Samples:
+        """The same samples in standard units, which are taken from at most so many samples, evenly spread."""
+        index = torch.arange(0, len(self), max(1, -(-len(self) // most)))
+        if self.is_field:
+            # Pixels of one field are many: a few hundred fields tell the spread.
+            index = index[:: max(1, len(index) // 256)]
+            units = Units.of_fields(self.x[index])
+        else:
+            units = Units.of_vectors(self.x[index])
+        if self.y is not None and not self.classes:
+            y = self.y[index]
+            units = replace(units, outputs=spreads(y.movedim(1, -1).flatten(0, -2) if y.ndim > 1 else y[:, None]))
+        return replace(self, units=units)
+
+    def plain(self) -> Samples:
+        """The same samples, with units that change nothing."""
+        one = torch.ones(0, dtype=torch.float64)
+        return replace(self, units=Units(torch.eye(self.size, dtype=torch.float64), one, one))
+
     def inputs(self, index: Tensor) -> Tensor:
         """Inputs of some samples, with shape `(B, K, *in)`, as floats of one kind."""
         x, atlas = self._seen(self.x, index)
         x = x if x.dtype in (torch.float32, torch.float64) else x.float()
+        x = x if self.units is None else self.units.inputs(x)
         return atlas.input_patches(x) if self.is_field else x.unsqueeze(1)
 
     def _seen(self, data: Tensor | Stored, index: Tensor) -> tuple[Tensor, Atlas]:
@@ -165,15 +193,23 @@ class Samples:
         return data.read(index, box).to(index.device), atlas
 
     def targets(self, index: Tensor) -> Tensor:
-        """Targets of some samples: `(B, K, *out)`, or class numbers `(B, K, *pixels)`."""
+        """Targets of some samples: `(B, K, *out)`, or class numbers `(B, K, *pixels)`.
+
+        Where something is planted in classes, these are probabilities `(B, K, classes, *pixels)`.
+        """
         assert self.y is not None
         y, atlas = self._seen(self.y, index)
         if self.is_field:
-            y = atlas.output_patches(y if y.ndim == self.x.ndim else y.unsqueeze(1))
-            return y.long().squeeze(2) if self.classes else y
-        if self.classes:
-            return y.long().unsqueeze(1)
-        return (y if y.ndim > 1 else y.unsqueeze(-1)).unsqueeze(1)
+            y = y if y.ndim == self.x.ndim else y.unsqueeze(1)
+            y = y if self.units is None or self.classes else self.units.targets(y)
+            y = atlas.output_patches(y)
+            y = y.long().squeeze(2) if self.classes else y
+        elif self.classes:
+            y = y.long().unsqueeze(1)
+        else:
+            y = y if y.ndim > 1 else y.unsqueeze(-1)
+            y = (y if self.units is None else self.units.targets(y)).unsqueeze(1)
+        return y if self.plant is None else self.plant(self.inputs(index), y, self.classes)
 
 
 @dataclass(frozen=True, eq=False)

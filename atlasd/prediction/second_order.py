@@ -6,7 +6,6 @@ __all__ = ["SecondOrderPredictor"]
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from atlasd.errors import InputError
-from atlasd.prediction.networks import uniform
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.skill import measure_skill
@@ -71,7 +69,6 @@ class SecondOrderPredictor:
             classes=samples.classes,
             samples=len(train),
             seconds=time.perf_counter() - started,
-            untrained=_Untrained(x[:, :512].clone(), samples.classes, width, shape, self.components),
         )
 
 
@@ -179,20 +176,3 @@ def _regress(
 
     optimiser.step(closure)  # type: ignore[no-untyped-call, arg-type]
     return weight.detach()
-
-
-@dataclass(frozen=True, eq=False)
-class _Untrained:
-    """Draws the same kind of map with random weights; units come from a few of the data."""
-
-    x: Tensor
-    classes: int
-    width: int
-    shape: tuple[int, ...]
-    components: int
-
-    def __call__(self, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        made = _SecondOrder(self.x, self.classes, self.width, self.shape, self.components)
-        made.linear = uniform(tuple(made.linear.shape), made.terms, generator).double()
-        made.form = uniform(tuple(made.form.shape), made.terms, generator).double()
-        return made

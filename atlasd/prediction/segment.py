@@ -14,10 +14,10 @@ from torch.nn.utils import skip_init
 
 from atlasd.errors import InputError
 from atlasd.prediction.networks import initialise
-from atlasd.prediction.neural import Architecture, fit_module
+from atlasd.prediction.neural import Architecture, fit_modules
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
-from atlasd.prediction.train import Schedule
+from atlasd.prediction.train import Job, Schedule
 from atlasd.runtime.progress import Progress
 
 
@@ -121,8 +121,8 @@ class SegmentPredictor:
             weights[self.background] = self.background_weight
         shape = (len(samples.atlas), samples.x.shape[1], samples.classes)
         make = Architecture(ChartSegmenter, shape, {"widths": self.widths, "skips": self.skips})
-        return fit_module(
-            make, samples, train, held_out, self.schedule,
+        return fit_modules(
+            make, [Job(samples, train, held_out)], self.schedule,
             kind=f"encoder and decoder {'-'.join(map(str, self.widths))}", reach=0.0, seed=seed, progress=progress,
             class_weights=weights,
-        )  # fmt: skip
+        )[0]  # fmt: skip

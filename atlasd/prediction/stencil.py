@@ -6,6 +6,7 @@ __all__ = ["StencilPredictor"]
 
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,9 +27,6 @@ FEATURES = 600
 WORTH = 0.5
 """Share of the square norm of a smaller stencil below which a larger one is taken."""
 
-SHARP = 0.03
-"""Share of the slack that the sharp twin of a stencil may use."""
-
 _CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
 
 
@@ -48,7 +46,7 @@ class StencilPredictor:
 
     width: int = 21
     ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-    slack: float = 0.01
+    slack: float = 0.001
     batch: int = 64
 
     def __post_init__(self) -> None:
@@ -59,44 +57,86 @@ class StencilPredictor:
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
         """Solves the normal equations of every chart, accumulated sample by sample in float64."""
+        cells = torch.full((len(samples),), -1)
+        cells[train], cells[held_out] = 0, 1
+        return self.fit_folds(samples, cells, (), only=1, progress=progress)[0][0]
+
+    def fit_folds(
+        self,
+        samples: Samples,
+        fold: Tensor,
+        plants: Sequence[Callable[[Tensor], Tensor]],
+        *,
+        progress: Progress,
+        only: int | None = None,
+    ) -> list[list[FittedPredictor]]:
+        """Stencils fitted to all samples but those of one fold, for every fold; sums of normal equations serve all.
+
+        Arguments:
+            samples: The data.
+            fold: Number of each sample's fold, `(N,)`; samples with -1 are left out.
+            plants: Maps of inputs `(B, K, *in)` to fields like the targets, to which stencils are fitted the same way.
+            progress: Progress display.
+            only: The one fold that is wanted; all by default.
+
+        Returns:
+            For every fold the stencil of the targets, and after it those of the plants.
+        """
         if not samples.is_field or samples.classes:
             raise InputError(
                 "`predictor` must not be a StencilPredictor for vectors or classes; use MLPPredictor or ConvPredictor."
             )
         started = time.perf_counter()
-        halves, smooth = self._halves(samples, len(train))
+        count = int(fold.max()) + 1
+        wanted = list(range(count)) if only is None else [only]
+        used = (fold >= 0).nonzero().flatten()
+        smallest = min(int(((fold >= 0) & (fold != k)).sum()) for k in wanted)
+        halves = self._halves(samples, smallest)
         room = _room(samples, halves[-1])
-        moments = _Moments(halves[-1], samples.size)
-        for part, index in enumerate(progress.track(samples.in_order(train).split(self.batch), "fit stencils")):
-            y = samples.targets(index)
-            inner = y if room is None else centre_crop(y, room)
-            moments.add(samples.inputs(index), inner, part if len(train) >= 200 else None)
+        moments = _Moments(halves[-1], samples.size, count)
+        order = samples.in_order(used)
+        for part, index in enumerate(progress.track(order.split(self.batch), "fit stencils")):
+            x, y = samples.inputs(index), samples.targets(index)
+            both = torch.cat([y, *(plant(x).to(y.dtype) for plant in plants)], dim=2)
+            moments.add(
+                x, both if room is None else centre_crop(both, room), fold[index], part if smallest >= 200 else None
+            )
+        outputs = samples.outputs
+        first = wanted[0]
+        held_out = (fold == first).nonzero().flatten()
         shape = tuple(samples.targets(held_out[:1]).shape[3:])
-        (function, half), (sharp, wide) = self._choose(moments, samples, held_out, halves, smooth, shape)
-        skill = measure_skill(function, samples, train, held_out, batch=self.batch, inner=_room(samples, half))
-        return FittedPredictor(
-            function=function,
-            kind=f"linear stencil, {2 * half + 1} wide",
-            skill=skill.pooled,
-            chart_skill=skill.charts,
-            reach=half + 0.5,
-            samples=len(train),
-            seconds=time.perf_counter() - started,
-            untrained=_Untrained(tuple(function.weight.shape), function.shape),
-            sharp=sharp,
-            sharp_reach=wide + 0.5,
-        )
+        rows, half = self._choose(moments, samples, held_out, halves, first)
+        fitted = []
+        for k in wanted:
+            solution = moments.chosen(rows, k)  # (K, F + 1, C' (1 + plants))
+            functions = [moments.stencil(part, half, shape) for part in solution.split(outputs, dim=-1)]
+            held = (fold == k).nonzero().flatten()
+            rest = ((fold >= 0) & (fold != k)).nonzero().flatten()
+            inner = _room(samples, half)
+            skill = measure_skill(functions[0], samples, rest, held, batch=self.batch, inner=inner)
+            fitted.append(
+                [
+                    FittedPredictor(
+                        function=function,
+                        kind=f"linear stencil, {2 * half + 1} wide",
+                        skill=skill.pooled,
+                        chart_skill=skill.charts,
+                        reach=half + 0.5,
+                        samples=len(rest),
+                        seconds=time.perf_counter() - started,
+                    )
+                    for function in functions
+                ]
+            )
+        return fitted
 
-    def _halves(self, samples: Samples, count: int) -> tuple[list[int], int]:
-        """Half widths to try, smallest first: those that the charts, the data and the time have room for.
-
-        The second number says how many of them leave room enough for a verdict; the rest is for the sharp twin.
-        """
-        widest = most = self.width // 2
+    def _halves(self, samples: Samples, count: int) -> list[int]:
+        """Half widths to try, smallest first: those that the charts, the data and the time have room for."""
+        most = self.width // 2
         radii = samples.atlas.radii
         least = min(most, 2)
         if radii is None:
-            widest = most = min(most, 6)
+            most = min(most, 6)
         else:
             room = radii[0] - radii[1]
             if room < 1:
@@ -105,8 +145,7 @@ class StencilPredictor:
                     f"got {radii[0]} and {radii[1]}."
                 )
             least, most = min(most, room), min(most, max(room, 3 * radii[0] // 7))
-            widest = min(widest, max(room, 4 * radii[0] // 7))
-        halves = sorted({least, (least + most) // 2, most, widest})
+        halves = sorted({least, (least + most) // 2, most})
         channels, small = samples.x.shape[1], count >= 200
         enough: list[int] = []
         for half in halves:
@@ -120,55 +159,38 @@ class StencilPredictor:
                     f"`x` must hold more samples than a {2 * half + 1}-pixel stencil needs: got {count} to fit on, "
                     f"{features} weights per chart; give more data or a smaller width."
                 )
-        return enough, sum(half <= most for half in enough)
+        return enough
 
     def _choose(
-        self,
-        moments: _Moments,
-        samples: Samples,
-        held_out: Tensor,
-        halves: list[int],
-        smooth: int,
-        shape: tuple[int, ...],
-    ) -> tuple[tuple[_Stencil, int], tuple[_Stencil, int]]:
-        """For every chart the smoothest stencil within the slack of the best; a larger one must be much smoother.
+        self, moments: _Moments, samples: Samples, held_out: Tensor, halves: list[int], fold: int
+    ) -> tuple[list[tuple[int, float]], int]:
+        """For every chart the half width and ridge of the smoothest stencil within the slack of the best.
 
-        Its sharp twin has hardly any slack: a ridge shrinks what the data hold little of, and where that differs
-        from axis to axis it bends directions. It is as wide, or wider where only the twin may be: then outputs count
-        on a smaller disc, which is enough for a direction, and too little for a verdict. Both with their half width.
+        A larger one must be much smoother. The second answer is the largest half width that was chosen.
         """
         recipes = [(half, ridge) for half in halves for ridge in self.ridges]
-        solutions = [moments.solve(half, ridge) for half, ridge in recipes]  # each (K, F + 1, C')
+        solutions = [moments.solve(half, ridge, fold)[..., : samples.outputs] for half, ridge in recipes]
         errors = torch.zeros(len(recipes), len(samples.atlas), dtype=torch.float64)
         inner = _room(samples, halves[-1])
-        for index in held_out.split(self.batch):
+        for index in held_out[:256].split(self.batch):
             x, y = samples.inputs(index), samples.targets(index)
             y = y if inner is None else centre_crop(y, inner)
             for i, solution in enumerate(solutions):
                 function = moments.stencil(solution, halves[-1], tuple(y.shape[3:]))
                 errors[i] += (function(x) - y).double().square().flatten(2).mean(-1).sum(0)
-        slack = self.slack * len(held_out) * moments.pointwise_error()
+        slack = self.slack * len(held_out[:256]) * moments.pointwise_error(samples.outputs)
         norms = torch.stack([solution[:, :-1].square().sum((1, 2)) for solution in solutions])
-
         errors, norms = (values.unflatten(0, (len(halves), -1)) for values in (errors, norms))  # (H, R, K)
-        allowed = torch.where(errors <= errors[:smooth].amin((0, 1)) + slack, norms, math.inf)
+        allowed = torch.where(errors <= errors.amin((0, 1)) + slack, norms, math.inf)
         # (H, K): what the data leave open is left smooth
         least, ridge = allowed.min(1)
         taken = torch.zeros(len(samples.atlas), dtype=torch.long)
-        for row in range(1, smooth):
+        for row in range(1, len(halves)):
             current = least.gather(0, taken[None])[0]
             taken = torch.where(least[row] < WORTH * current, row, taken)
-        close = errors <= errors.min(1, keepdim=True).values + SHARP * slack
-        sharpest = torch.where(close, norms, math.inf).argmin(1)
-
-        def stencil(widths: Tensor, ridges: Tensor) -> tuple[_Stencil, int]:
-            rows = widths * len(self.ridges) + ridges.gather(0, widths[None])[0]
-            chosen = torch.stack([solutions[int(i)][k] for k, i in enumerate(rows)])
-            half = max(halves[int(row)] for row in widths)
-            return moments.stencil(chosen, half, shape), half
-
-        wide = taken if smooth == len(halves) else torch.full_like(taken, len(halves) - 1)
-        return stencil(taken, ridge), stencil(wide, sharpest)
+        ridges = ridge.gather(0, taken[None])[0].tolist()
+        chosen = [(halves[w], self.ridges[r]) for w, r in zip(taken.tolist(), ridges, strict=True)]
+        return chosen, max(half for half, _ in chosen)
 
 
 def _room(samples: Samples, half: int) -> tuple[int, ...] | None:
@@ -208,19 +230,6 @@ class _Stencil:
         return _Stencil(self.weight, self.bias, tuple(min(s, width + (s - width) % 2) for s in self.shape))
 
 
-@storable()
-@dataclass(frozen=True)
-class _Untrained:
-    """Draws stencils of the same shape."""
-
-    weights: tuple[int, ...]
-    shape: tuple[int, ...]
-
-    def __call__(self, generator: torch.Generator) -> _Stencil:
-        weight = torch.randn(self.weights, generator=generator, dtype=torch.float64)
-        return _Stencil(weight, weight.new_zeros(self.weights[:2]), self.shape)
-
-
 def _extend(x: Tensor, reach: int) -> Tensor:
     """Repeats the border `reach` pixels outwards."""
     d = x.ndim - 3
@@ -228,33 +237,33 @@ def _extend(x: Tensor, reach: int) -> Tensor:
 
 
 class _Moments:
-    """Normal equations of all charts, accumulated for the largest stencil; smaller ones are parts of it."""
+    """Normal equations of all charts and folds, accumulated for the largest stencil; smaller ones are parts of it."""
 
-    def __init__(self, half: int, dimensions: int) -> None:
-        self.half, self.dimensions = half, dimensions
+    def __init__(self, half: int, dimensions: int, folds: int) -> None:
+        self.half, self.dimensions, self.folds = half, dimensions, folds
         self.disc = _disc(half, dimensions).flatten()
-        self.gram: Tensor = torch.tensor(0.0)
-        self.right: Tensor = torch.tensor(0.0)
-        self.square: Tensor = torch.tensor(0.0)  # sum of y^2, (K, C')
-        self.rows = 0
+        self.gram: Tensor = torch.tensor(0.0)  # (folds, K, F + 1, F + 1)
+        self.right: Tensor = torch.tensor(0.0)  # (folds, K, F + 1, C')
+        self.square: Tensor = torch.tensor(0.0)  # sum of y^2, (folds, K, C')
+        self.rows = torch.zeros(folds, dtype=torch.float64)
         self.channels = 0
 
-    def pointwise_error(self) -> Tensor:
+    def pointwise_error(self, outputs: int) -> Tensor:
         """Error of the best linear map of the centre pixel, per chart `(K,)`, on the samples seen."""
         keep = self._features(0)
-        gram, right = self.gram[:, keep][:, :, keep], self.right[:, keep]
+        gram, right = self.gram.sum(0)[:, keep][:, :, keep], self.right.sum(0)[:, keep][..., :outputs]
         ridge = (
             1e-12 * gram.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None] * torch.eye(len(keep), dtype=torch.float64)
         )
         explained = (right * torch.linalg.solve(gram + ridge, right)).sum(1)
-        return ((self.square - explained) / self.rows).mean(-1).clamp_min(0.0)
+        return ((self.square.sum(0)[..., :outputs] - explained) / self.rows.sum()).mean(-1).clamp_min(0.0)
 
     def _features(self, half: int) -> Tensor:
         """Rows of the normal equations that a stencil of this half width uses, the constant last."""
         small = _disc(half, self.dimensions, self.half).flatten()[self.disc].repeat(self.channels)
         return torch.cat([small.nonzero().flatten(), torch.tensor([len(small)])])
 
-    def add(self, x: Tensor, y: Tensor, part: int | None = None) -> None:
+    def add(self, x: Tensor, y: Tensor, fold: Tensor, part: int | None = None) -> None:
         """Adds samples; with `part`, only every second pixel along each axis, another set for every part.
 
         Neighbouring pixels say nearly the same: a quarter of them costs a quarter of the time.
@@ -272,28 +281,41 @@ class _Moments:
             y = y.index_select(3 + axis, keep)  # x is now (B, K, C, *shape, *width)
         d = self.dimensions
         columns = x.flatten(3 + d)[..., self.disc].flatten(3, 2 + d)  # (B, K, C, Q, F)
-        columns = columns.permute(1, 2, 4, 0, 3).flatten(3).flatten(1, 2)  # (K, C F, B Q)
-        values = y.flatten(3).movedim(0, 2).flatten(2).double()  # (K, C', B Q)
-        wide = torch.cat([columns.double(), values.new_ones(len(columns), 1, columns.shape[-1])], dim=1)
-        self.gram = self.gram + wide @ wide.mT
-        self.right = self.right + wide @ values.mT
-        self.square = self.square + values.square().sum(-1)
-        self.rows += columns.shape[-1]
+        columns = columns.permute(0, 1, 2, 4, 3).flatten(2, 3)  # (B, K, C F, Q)
+        values = y.flatten(3).double()  # (B, K, C', Q)
+        sums: list[list[Tensor]] = []
+        for k in range(self.folds):
+            mine = (fold == k).nonzero().flatten()
+            wide = columns[mine].permute(1, 2, 0, 3).flatten(2).double()
+            wide = torch.cat([wide, wide.new_ones(len(wide), 1, wide.shape[-1])], dim=1)
+            right = values[mine].permute(1, 2, 0, 3).flatten(2)
+            sums.append([wide @ wide.mT, wide @ right.mT, right.square().sum(-1)])
+            self.rows[k] += wide.shape[-1]
+        gram, cross, square = (torch.stack(parts) for parts in zip(*sums, strict=True))
+        self.gram, self.right, self.square = self.gram + gram, self.right + cross, self.square + square
 
-    def solve(self, half: int, ridge: float) -> Tensor:
-        """Weights, zero beyond `half`, and constant, with shape `(K, F + 1, C')`."""
+    def solve(self, half: int, ridge: float, fold: int) -> Tensor:
+        """Weights from all folds but one, zero beyond `half`, and constant, with shape `(K, F + 1, C')`."""
         keep = self._features(half)
-        gram, right = self.gram[:, keep][:, :, keep], self.right[:, keep]
-        mean = gram[..., :-1, -1:] / self.rows
-        covariance = gram[..., :-1, :-1] / self.rows - mean @ mean.mT
-        target = right[..., -1:, :] / self.rows
-        cross = right[..., :-1, :] / self.rows - mean @ target
+        others = [k for k in range(self.folds) if k != fold]
+        rows = self.rows[others].sum()
+        whole = self.right[others].sum(0)
+        gram, right = self.gram[others].sum(0)[:, keep][:, :, keep], whole[:, keep]
+        mean = gram[..., :-1, -1:] / rows
+        covariance = gram[..., :-1, :-1] / rows - mean @ mean.mT
+        target = right[..., -1:, :] / rows
+        cross = right[..., :-1, :] / rows - mean @ target
         size = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(1e-30)
         eye = torch.eye(len(keep) - 1, dtype=torch.float64)
         weights = torch.linalg.solve(covariance + ridge * size[:, None, None] * eye, cross)
-        solution = torch.zeros_like(self.right)
+        solution = torch.zeros_like(whole)
         solution[:, keep] = torch.cat([weights, target - mean.mT @ weights], dim=1)
         return solution
+
+    def chosen(self, recipes: list[tuple[int, float]], fold: int) -> Tensor:
+        """Solutions from all folds but one, for every chart that of its own recipe, `(K, F + 1, C')`."""
+        made = {recipe: self.solve(*recipe, fold) for recipe in set(recipes)}
+        return torch.stack([made[recipe][k] for k, recipe in enumerate(recipes)])
 
     def stencil(self, solution: Tensor, half: int, shape: tuple[int, ...]) -> _Stencil:
         """The stencil of a solution that is zero beyond `half`."""

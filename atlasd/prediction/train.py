@@ -1,15 +1,21 @@
-"""The loop that fits networks: mini-batches, a held-out loss, early stopping, the best weights kept."""
+"""The loop that fits networks: mini-batches, a held-out loss, early stopping, the best weights kept.
+
+Several networks of one kind are fitted at once, each to its own samples: the folds of a cross-fit, and the fits to
+targets with something planted. Small networks take hardly longer together than alone.
+"""
 
 from __future__ import annotations
 
-__all__ = ["Schedule", "fit_network", "polish"]
+__all__ = ["Ensemble", "Job", "Schedule", "fit_networks", "polish"]
 
+import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional
 
 from atlasd.prediction.samples import Samples
@@ -20,6 +26,8 @@ _POLISHED = 16_384
 """The most samples that are polished on: each iteration reads all of them."""
 _EXACT = 1e-6
 """Held-out loss in units of the targets' variance below which no more is to be gained in float32."""
+_CACHED = 2e8
+"""Numbers in the inputs up to which they are read once and kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,22 +58,28 @@ class Schedule:
         return min(self.epochs, max(20, round(self.steps / math.ceil(samples / self.batch))))
 
 
-def loss_per_chart(samples: Samples, class_weights: Tensor | None = None) -> Callable[[Tensor, Tensor], Tensor]:
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What one network is fitted to.
+
+    Arguments:
+        samples: The data.
+        train: Indices to fit on.
+        held_out: Indices to stop early on.
+    """
+
+    samples: Samples
+    train: Tensor
+    held_out: Tensor
+
+
+def loss_per_chart(output: Tensor, target: Tensor, classes: int, weights: Tensor | None) -> Tensor:
     """Loss of outputs `(B, K, *)` against targets, with shape `(K,)`; classes may weigh differently, `(classes,)`."""
-    if samples.classes:
-
-        def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
-            flat = functional.cross_entropy(
-                output.flatten(0, 1), target.flatten(0, 1), weight=class_weights, reduction="none"
-            )
-            return (
-                flat.unflatten(0, output.shape[:2]).flatten(2).mean((0, 2))
-                if flat.ndim > 1
-                else flat.unflatten(0, output.shape[:2]).mean(0)
-            )
-
-        return cross_entropy
-    return lambda output, target: (output - target).square().flatten(2).mean((0, 2))
+    if not classes:
+        return (output - target).square().flatten(2).mean((0, 2))
+    flat = functional.cross_entropy(output.flatten(0, 1), target.flatten(0, 1), weight=weights, reduction="none")
+    rows = flat.unflatten(0, output.shape[:2])
+    return rows.flatten(2).mean((0, 2)) if rows.ndim > 2 else rows.mean(0)
 
 
 def standardise(network: nn.Module, samples: Samples, train: Tensor) -> Tensor:
@@ -89,11 +103,78 @@ def standardise(network: nn.Module, samples: Samples, train: Tensor) -> Tensor:
     return scale.square().mean(-1).reshape(-1).float().clamp_min(1e-24)
 
 
-def fit_network(
-    network: nn.Module,
-    samples: Samples,
-    train: Tensor,
-    held_out: Tensor,
+class Ensemble:
+    """Networks of one kind as one function of stacked inputs `(E, B, K, *in)`; one network alone is called plainly."""
+
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        self.networks = networks
+        if len(networks) == 1:
+            self.parameters = dict(networks[0].named_parameters())
+            return
+        stacked, buffers = stack_module_state(list(networks))  # type: ignore[arg-type]
+        self.parameters = {k: v.detach().requires_grad_() for k, v in stacked.items()}
+        skeleton = copy.deepcopy(networks[0]).to("meta")
+
+        def one(parameters: dict[str, Tensor], values: dict[str, Tensor], x: Tensor) -> Tensor:
+            return functional_call(skeleton, (parameters, values), (x,))
+
+        self._call = lambda x: vmap(one)(self.parameters, buffers, x)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.networks[0](x[0]).unsqueeze(0) if len(self.networks) == 1 else self._call(x)
+
+    def train(self, on: bool) -> None:
+        for network in self.networks:
+            network.train(on)
+
+    def state(self) -> list[dict[str, Tensor]]:
+        """Weights of every network; for a single one its running statistics, too."""
+        if len(self.networks) == 1:
+            return [{k: v.detach().clone() for k, v in self.networks[0].state_dict().items()}]
+        values = {k: v.detach().clone() for k, v in self.parameters.items()}
+        return [{k: v[e] for k, v in values.items()} for e in range(len(self.networks))]
+
+    def load(self, states: Sequence[dict[str, Tensor]]) -> None:
+        """Takes weights back, into the networks as well."""
+        with torch.no_grad():
+            for e, (network, state) in enumerate(zip(self.networks, states, strict=True)):
+                network.load_state_dict(state, strict=False)
+                if len(self.networks) > 1:
+                    for name, value in self.parameters.items():
+                        value[e] = state[name]
+
+
+class _Reader:
+    """Stacked inputs and targets of several jobs; what fits into memory is read once."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.jobs = jobs
+        first = jobs[0].samples
+        size = first.inputs(jobs[0].train[:1])[0].numel() * len(first)
+        self._x: Tensor | None = None
+        self._y: list[Tensor] = []
+        if size < _CACHED:
+            everything = torch.arange(len(first))
+            self._x = first.inputs(everything)
+            read: dict[int, Tensor] = {}
+            for job in jobs:
+                if id(job.samples) not in read:
+                    read[id(job.samples)] = job.samples.targets(everything)
+                self._y.append(read[id(job.samples)])
+
+    def __call__(self, rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Inputs `(E, B, K, *in)` and targets of one list of indices for each job."""
+        if self._x is not None:
+            x = self._x
+            pairs = [(x[i], y[i]) for i, y in zip(rows, self._y, strict=True)]
+        else:
+            pairs = [(j.samples.inputs(i), j.samples.targets(i)) for i, j in zip(rows, self.jobs, strict=True)]
+        return torch.stack([x for x, _ in pairs]), torch.stack([y for _, y in pairs])
+
+
+def fit_networks(
+    networks: Sequence[nn.Module],
+    jobs: Sequence[Job],
     schedule: Schedule,
     *,
     seed: int,
@@ -101,99 +182,102 @@ def fit_network(
     label: str = "fit predictors",
     class_weights: Tensor | None = None,
 ) -> dict[str, tuple[float, ...]]:
-    """Trains all charts together; each chart keeps its own best weights in sum, the pooled best epoch.
+    """Trains one network for each job, all at once; each keeps the weights of its own best epoch.
 
     Returns:
-        The curves `train` and `held_out`, one value per epoch.
+        The curves `train` and `held_out`, means over the networks, one value per epoch.
     """
-    loss = loss_per_chart(samples, class_weights)
-    unit = standardise(network, samples, train)
+    classes = jobs[0].samples.classes
+    units = torch.stack([standardise(n, j.samples, j.train) for n, j in zip(networks, jobs, strict=True)])  # (E, K)
+    ensemble, read = Ensemble(networks), _Reader(jobs)
+    length = min(len(job.train) for job in jobs)
+    held = min(min(len(job.held_out) for job in jobs), 2048)
+
+    def losses(rows: Sequence[Tensor]) -> Tensor:
+        """Loss of every network on its own samples, `(E,)`."""
+        x, y = read(rows)
+        output = ensemble(x)
+        each = [loss_per_chart(o, t, classes, class_weights) for o, t in zip(output, y, strict=True)]
+        return (torch.stack(each) / units).mean(1)
+
+    def held_out_losses() -> Tensor:
+        ensemble.train(False)
+        with torch.no_grad():
+            total = sum(
+                losses([job.held_out[part] for job in jobs]) * len(part) for part in torch.arange(held).split(256)
+            )
+        assert isinstance(total, Tensor)
+        return (total / held).detach().nan_to_num(math.inf)
+
     generator = stream(seed, "fit", "order")
-    steps = math.ceil(len(train) / schedule.batch)
-    epochs = schedule.passes(len(train))
-    optimiser = torch.optim.Adam(network.parameters(), lr=schedule.learning_rate, fused=True)
+    epochs, steps = schedule.passes(length), math.ceil(length / schedule.batch)
+    optimiser = torch.optim.Adam(list(ensemble.parameters.values()), lr=schedule.learning_rate, fused=True)
     cycle = torch.optim.lr_scheduler.OneCycleLR(
         optimiser, schedule.learning_rate, total_steps=epochs * steps, pct_start=0.15
     )
-    best, best_loss, since = None, math.inf, 0
+    best = ensemble.state()
+    best_loss, since = torch.full((len(jobs),), math.inf), torch.zeros(len(jobs))
     curves: dict[str, list[float]] = {"train": [], "held_out": []}
-    # Small data are cut once; large data chart by chart as they come.
-    cache = samples.inputs(train[:1])[0].numel() * len(train) < 2e8
-    inputs = samples.inputs(train) if cache else None
-    targets = samples.targets(train) if cache else None
-
-    def held_out_loss() -> float:
-        network.eval()
-        with torch.no_grad():
-            parts = [
-                float((loss(network(samples.inputs(i)), samples.targets(i)) / unit).mean()) * len(i)
-                for i in held_out[:2048].split(256)
-            ]
-        return sum(parts) / len(held_out[:2048])
-
     for _ in progress.track(range(epochs), label):
-        network.train()
+        ensemble.train(True)
         total = 0.0
-        order = samples.shuffled(train, generator)
+        order = jobs[0].samples.shuffled(jobs[0].train[:length], generator)
         for part in order.split(schedule.batch):
             if len(part) < 2:  # batch norm needs two
                 continue
-            x = inputs[part] if inputs is not None else samples.inputs(train[part])
-            y = targets[part] if targets is not None else samples.targets(train[part])
-            value = (loss(network(x), y) / unit).mean()
+            value = losses([job.train[part] for job in jobs])
             optimiser.zero_grad(set_to_none=True)
-            value.backward()
+            value.sum().backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             cycle.step()
-            total += float(value.detach()) * len(part)
-        current = held_out_loss()
-        curves["train"].append(total / len(train))
-        curves["held_out"].append(current)
-        if current < best_loss:
-            best_loss, since = current, 0
-            best = {k: v.detach().clone() for k, v in network.state_dict().items()}
-        else:
-            since += 1
-            if since >= schedule.patience:
-                break
-    if best is not None:
-        network.load_state_dict(best)
-    network.eval()
+            total += float(value.detach().mean()) * len(part)
+        current = held_out_losses()
+        curves["train"].append(total / length)
+        curves["held_out"].append(float(current.mean()))
+        better = current < best_loss
+        if bool(better.any()):
+            state = ensemble.state()
+            best = [new if b else old for new, old, b in zip(state, best, better.tolist(), strict=True)]
+        best_loss = torch.where(better, current, best_loss)
+        since = torch.where(better, 0.0, since + 1)
+        if bool((since >= schedule.patience).all()):
+            break
+    ensemble.load(best)
+    ensemble.train(False)
     if schedule.polish:
-        few = train[:_POLISHED]
-        x = inputs[: len(few)] if inputs is not None else samples.inputs(few)
-        y = targets[: len(few)] if targets is not None else samples.targets(few)
-        part = max(1, int(4e6 / x[0].numel() / 16))
-        batches = list(zip(x.split(part), y.split(part), strict=True))
+        few = [job.train[: min(length, _POLISHED)] for job in jobs]
+        # A block of rows that stays in the cache.
+        part = max(1, int(4e6 / max(read([f[:1] for f in few])[0].numel(), 1) / 16))
+        blocks = [[f[i : i + part] for f in few] for i in range(0, len(few[0]), part)]
 
-        def losses() -> Iterator[Tensor]:
-            for x, y in batches:
-                yield (loss(network(x), y) / unit).mean() * (len(x) / len(few))
+        def parts() -> Iterator[Tensor]:
+            for rows in blocks:
+                yield losses(rows).sum() * (len(rows[0]) / len(few[0]))
 
-        for row in polish(network, losses, held_out_loss, schedule.polish, best_loss, progress):
+        for row in polish(ensemble, parts, held_out_losses, schedule.polish, best_loss, progress):
             curves["train"].append(row[0])
             curves["held_out"].append(row[1])
-    for parameter in network.parameters():
-        parameter.requires_grad_(False)
+    for network in networks:
+        network.requires_grad_(False)
     return {k: tuple(v) for k, v in curves.items()}
 
 
 def polish(
-    network: nn.Module,
+    ensemble: Ensemble,
     losses: Callable[[], Iterator[Tensor]],
-    held_out_loss: Callable[[], float],
+    held_out_losses: Callable[[], Tensor],
     iterations: int,
-    best_loss: float,
+    best_loss: Tensor,
     progress: Progress,
     *,
     every: int = 50,
 ) -> list[tuple[float, float]]:
-    """L-BFGS on the sum of `losses`, for as long as the held-out loss falls by a tenth in `every` iterations.
+    """L-BFGS on the sum of `losses`, for as long as some held-out loss falls by a tenth in `every` iterations.
 
     Returns:
         Training and held-out loss after each round.
     """
-    parameters = [p for p in network.parameters() if p.requires_grad]
+    parameters = [p for p in ensemble.parameters.values() if p.requires_grad]
     optimiser = torch.optim.LBFGS(
         parameters,
         max_iter=every,
@@ -211,19 +295,20 @@ def polish(
             total = total + value.detach()
         return total
 
-    best = [p.detach().clone() for p in parameters]
+    best = ensemble.state()
     curve = []
     for _ in progress.track(range(math.ceil(iterations / every)), "polish predictors"):
         train_loss = float(optimiser.step(closure))  # type: ignore[arg-type, no-untyped-call]
-        current = held_out_loss()
-        curve.append((train_loss, current))
-        if not current < best_loss:
+        current = held_out_losses()
+        curve.append((train_loss / len(best), float(current.mean())))
+        better = current < best_loss
+        if not bool(better.any()):
             break
-        gained, best_loss = current < 0.9 * best_loss, current
-        best = [p.detach().clone() for p in parameters]
-        if not gained or current < _EXACT:
+        state = ensemble.state()
+        best = [new if b else old for new, old, b in zip(state, best, better.tolist(), strict=True)]
+        gained = current < 0.9 * best_loss
+        best_loss = torch.where(better, current, best_loss)
+        if not bool((gained & (current > _EXACT)).any()):
             break
-    with torch.no_grad():
-        for parameter, value in zip(parameters, best, strict=True):
-            parameter.copy_(value)
+    ensemble.load(best)
     return curve

@@ -63,13 +63,13 @@ def grid(name, error, shape=(25, 25), channels=(1, 1), **options):
 
 
 GRIDS = [
-    grid("bicubic", 0.01),
-    grid("even", 0.01, shape=(24, 26)),
+    grid("spline", 0.001),
+    grid("even", 0.001, shape=(24, 26)),
     grid("bilinear", 0.1, interpolation="bilinear"),
-    grid("zeros", 0.01, fill="zeros"),
-    grid("channels", 0.01, channels=(3, 2)),
-    grid("rho", 0.01, channels=(2, 2), rho_in=lambda g: g, rho_out=dual),
-    grid("space", 0.01, shape=(21, 20, 21)),
+    grid("zeros", 0.004, fill="zeros"),
+    grid("channels", 0.001, channels=(3, 2)),
+    grid("rho", 0.001, channels=(2, 2), rho_in=lambda g: g, rho_out=dual),
+    grid("space", 0.001, shape=(21, 20, 21)),
     grid("space rho", 0.1, shape=(21, 21, 21), channels=(3, 3), rho_in=dual, rho_out=lambda g: g,
          interpolation="bilinear", fill="zeros"),
 ]  # fmt: skip
@@ -137,18 +137,20 @@ def test_finite_action_agrees_with_its_generator(case, dtype, waves):
         expected = generate(a, z)
         assert expected.dtype == dtype and expected.shape == z.shape
         miss = case.inner(difference - expected).square().mean().sqrt()
-        # Central differences of second order against fourth order, on waves 12 pixels long: 5 percent.
-        assert miss <= (0.05 if case.is_field else 2e-3) * max(case.inner(expected).square().mean().sqrt(), 1e-12)
+        # Two motions of size t = 2e-3 apart: float32 leaves three digits. Linear pieces have slopes of their own.
+        rough = case.is_field and case.action.interpolation == "bilinear"
+        limit = 0.05 if rough else 2e-3 if dtype == torch.float32 or not case.is_field else 1e-4
+        assert miss <= limit * max(case.inner(expected).square().mean().sqrt(), 1e-12)
 
 
-@pytest.mark.parametrize("case", [c for c in GRIDS if c.action.interpolation == "bicubic"], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", [c for c in GRIDS if c.action.interpolation == "spline"], ids=lambda c: c.name)
 def test_derivative_by_autograd_agrees_with_the_generator(case, waves):
     a = torch.randn(case.n, case.n, generator=stream(3, "generator"), dtype=torch.float64)
     move, generate, x = sides(case, waves)[0]
     zero, one = torch.zeros((), dtype=torch.float64), torch.ones((), dtype=torch.float64)
     _, slope = torch.func.jvp(lambda t: move(torch.matrix_exp(t * a), x), (zero,), (one,))
     expected = generate(a, x)
-    assert case.inner(slope - expected).square().mean().sqrt() <= 0.05 * case.inner(expected).square().mean().sqrt()
+    torch.testing.assert_close(case.inner(slope), case.inner(expected))
 
 
 @every
@@ -177,6 +179,50 @@ def test_one_element_for_each_chart(case, waves):
         torch.testing.assert_close(move(g[None], charts), looped)
 
 
+@every_grid
+def test_many_elements_move_all_fields(case, waves):
+    """Elements `(M, n, n)` on fields `(B, K, C, *S)`, at the points of a window, with coefficients kept."""
+    g = torch.stack([case.element(seed) for seed in range(4)])
+    action, n = case.action, case.n
+    window = pixel_grid((9,) * n)  # in the middle of odd sizes; between pixels of even ones
+    both = [(action.on_input, action.input_at), (action.on_output, action.output_at)]
+    for (move, at), z in zip(both, case.data(waves, torch.float64), strict=True):
+        charts = torch.stack([z, z.flip(0)], dim=1)  # (B, K, C, *S)
+        each = g[:, None, None]
+        kept = action.spline(charts)
+        found = at(each, kept, window)
+        assert found.shape == (4, *charts.shape[:3], 9**n)
+        torch.testing.assert_close(found, torch.stack([at(one, charts, window) for one in g]))
+        torch.testing.assert_close(move(each, charts), torch.stack([move(one, charts) for one in g]))
+        if all(s % 2 for s in z.shape[-n:]):
+            middle = move(each, charts)
+            for axis in range(-n, 0):
+                middle = middle.narrow(axis, (z.shape[axis] - 9) // 2, 9)
+            torch.testing.assert_close(found, middle.flatten(-n))
+
+
+@every_grid
+def test_slopes_with_respect_to_the_element(case, waves):
+    """Derivatives of g exp(A) by A, in closed form and by autograd."""
+    g = torch.stack([case.element(seed) for seed in range(2)])[:, None]
+    points = pixel_grid((5,) * case.n) * 1.37
+    action = case.action
+    sides = [(action.input_at, action.input_with_slopes), (action.output_at, action.output_with_slopes)]
+    for (at, with_slopes), z in zip(sides, case.data(waves, torch.float64), strict=True):
+        value, slopes = with_slopes(g, z, points)
+        torch.testing.assert_close(value, at(g, z, points))
+        assert slopes.shape == (case.n, case.n, *value.shape)
+        zero = torch.zeros(case.n, case.n, dtype=torch.float64)
+        for i, j in [(0, 0), (0, 1), (case.n - 1, 0)]:
+            unit = zero.clone()
+            unit[i, j] = 1.0
+
+            def moved(a, at=at, z=z):
+                return at(g @ torch.matrix_exp(a), z, points)
+
+            torch.testing.assert_close(slopes[i, j], torch.func.jvp(moved, (zero,), (unit,))[1])
+
+
 @every
 def test_gradient_with_respect_to_g_flows(case, waves):
     for move, _, z in sides(case, waves):
@@ -202,7 +248,7 @@ TURN = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
 
 @both_kinds
 @pytest.mark.parametrize("fill", ["border", "zeros"])
-@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("interpolation", ["bilinear", "spline"])
 @pytest.mark.parametrize("size", [7, 8, 29])
 def test_quarter_turns_are_exact(size, interpolation, fill, dtype):
     action = GridAction(interpolation=interpolation, fill=fill)

@@ -1,0 +1,196 @@
+"""Cross-fitting: every sample is held out of the fit of the predictor that is asked about it."""
+
+from __future__ import annotations
+
+__all__ = ["CrossFit", "cross_fit"]
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from atlasd.prediction.blocks import fit_blocks, join
+from atlasd.prediction.fit import AutoPredictor
+from atlasd.prediction.plants import Planted
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, narrowed, part_of
+from atlasd.prediction.samples import Samples
+from atlasd.prediction.stencil import StencilPredictor
+from atlasd.prediction.train import Job
+from atlasd.runtime.executor import About, Shared, current_workers
+from atlasd.runtime.progress import Progress, Silent
+from atlasd.runtime.random import stream
+
+Function = Callable[[Tensor], Tensor]
+_FOLDS = 3
+_STOP = 0.2
+"""Share of the samples outside a fold that a fit may stop early on."""
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """Predictors of all folds.
+
+    Arguments:
+        members: One predictor for every fold, fitted to the other folds.
+        fold: Number of each sample's fold, `(N,)`.
+        recipe: How they were fitted.
+        seed: Seed of the fits.
+        plants: What may be planted.
+        answers: For every plant the predictors of all folds fitted to it alone, where the recipe is linear in the
+            targets: then nothing has to be fitted again.
+    """
+
+    members: tuple[FittedPredictor, ...]
+    fold: Tensor
+    recipe: PredictorSpec
+    seed: int
+    plants: tuple[Function, ...] = ()
+    answers: tuple[tuple[Function, ...], ...] = ()
+
+    @property
+    def skill(self) -> float:
+        """Mean held-out skill."""
+        return sum(m.skill for m in self.members) / len(self.members)
+
+    def planted(
+        self, samples: Samples, sizes: Sequence[float], progress: Progress
+    ) -> list[tuple[Planted, tuple[Function, ...]]]:
+        """What was planted, each in its size, and the predictors of all folds fitted to targets with it."""
+        planted = [Planted(h, s) for h, s in zip(self.plants, sizes, strict=False)]
+        if self.answers:
+            bases = [m.function for m in self.members]
+            return [
+                (p, tuple(_Sum(f, h, p.size) for f, h in zip(bases, answer, strict=True)))
+                for p, answer in zip(planted, self.answers, strict=False)
+            ]
+        jobs = [
+            Job(replace(samples, plant=p), *_rest(self.fold, k, self.seed))
+            for p in planted
+            for k in range(len(self.members))
+        ]
+        fitted = _fit_jobs(self.recipe, jobs, seed=self.seed, progress=progress)
+        count = len(self.members)
+        rows = [fitted[i : i + count] for i in range(0, len(fitted), count)]
+        return [(p, tuple(m.function for m in row)) for p, row in zip(planted, rows, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Sum:
+    """`f + size h` of two functions."""
+
+    first: Function
+    second: Function
+    size: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.first(x) + self.size * self.second(x)
+
+    def part(self, charts: range) -> _Sum:
+        """The same for some of the charts."""
+        return _Sum(part_of(self.first, charts), part_of(self.second, charts), self.size)
+
+    def narrowed(self, width: int) -> _Sum:
+        """The same for the middle of the outputs."""
+        return _Sum(narrowed(self.first, width), narrowed(self.second, width), self.size)
+
+
+def _rest(fold: Tensor, k: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Samples outside fold `k`: to fit on, and to stop early on."""
+    others = ((fold != k) & (fold >= 0)).nonzero().flatten()
+    others = others[torch.randperm(len(others), generator=stream(seed, "fold", k))]
+    stop = max(int(_STOP * len(others)), 4)
+    return others[stop:], others[:stop]
+
+
+def draw_folds(samples: int, count: int, generator: torch.Generator) -> Tensor:
+    """Numbers of folds of nearly equal size, `(N,)`."""
+    return torch.randperm(samples, generator=generator) % count
+
+
+def cross_fit(
+    recipe: PredictorSpec | None,
+    samples: Samples,
+    plants: Sequence[Function],
+    *,
+    seed: int,
+    progress: Progress,
+) -> CrossFit:
+    """Fits a recipe, by default that which chooses from the data, once for every fold.
+
+    Arguments:
+        recipe: How to fit.
+        samples: The data, in standard units.
+        plants: What may be planted later.
+        seed: Seed of every random stream.
+        progress: Progress display.
+    """
+    count = int(getattr(recipe, "folds", _FOLDS))
+    fold = draw_folds(len(samples), count, stream(seed, "folds"))
+    chosen = AutoPredictor() if recipe is None else recipe
+    if isinstance(chosen, AutoPredictor):
+        return _automatic(chosen, samples, fold, plants, seed=seed, progress=progress)
+    return _fitted(chosen, samples, fold, plants, seed=seed, progress=progress)
+
+
+def _fitted(
+    recipe: PredictorSpec, samples: Samples, fold: Tensor, plants: Sequence[Function], *, seed: int, progress: Progress
+) -> CrossFit:
+    if isinstance(recipe, StencilPredictor):
+        rows = _stencils(recipe, samples, fold, plants, progress)
+        members = tuple(row[0] for row in rows)
+        answers = tuple(tuple(row[1 + p].function for row in rows) for p in range(len(plants)))
+        return CrossFit(members, fold, recipe, seed, tuple(plants), answers)
+    jobs = [Job(samples, *_rest(fold, k, seed)) for k in range(int(fold.max()) + 1)]
+    members = tuple(_fit_jobs(recipe, jobs, seed=seed, progress=progress))
+    return CrossFit(members, fold, recipe, seed, tuple(plants))
+
+
+def _fit_jobs(recipe: PredictorSpec, jobs: Sequence[Job], *, seed: int, progress: Progress) -> list[FittedPredictor]:
+    """All jobs at once where the recipe knows how, otherwise one after the other, in blocks of charts."""
+    many = getattr(recipe, "fit_many", None)
+    if many is not None and len(jobs[0].samples.atlas) == 1:
+        fitted: list[FittedPredictor] = many(jobs, seed=seed, progress=progress)
+        return fitted
+    return [fit_blocks(recipe, j.samples, j.train, j.held_out, seed=seed, progress=progress) for j in jobs]
+
+
+def _stencils(
+    recipe: StencilPredictor, samples: Samples, fold: Tensor, plants: Sequence[Function], progress: Progress
+) -> list[list[FittedPredictor]]:
+    """Stencils of all folds and plants, block by block of the charts."""
+    blocks = samples.blocks
+    shared = Shared((fold, tuple(plants)))
+    parts = current_workers().map(
+        _stencil_block,
+        [(recipe, samples.part(b) if len(blocks) > 1 else samples, shared) for b in blocks],
+        [About(b) for b in blocks],
+        progress=progress,
+        label="fit charts",
+        stage="predictor of",
+    )
+    return [
+        [join([part[k][p] for part in parts], blocks) for p in range(1 + len(plants))] for k in range(len(parts[0]))
+    ]
+
+
+def _stencil_block(
+    recipe: StencilPredictor, samples: Samples, shared: Shared[tuple[Tensor, tuple[Function, ...]]]
+) -> list[list[FittedPredictor]]:
+    fold, plants = shared.value
+    return recipe.fit_folds(samples, fold, plants, progress=Silent())
+
+
+def _automatic(
+    auto: AutoPredictor, samples: Samples, fold: Tensor, plants: Sequence[Function], *, seed: int, progress: Progress
+) -> CrossFit:
+    """The cheapest kind that explains the targets, or else the one with the best held-out skill."""
+    best: CrossFit | None = None
+    for recipe in auto.candidates(samples):
+        fitted = _fitted(recipe, samples, fold, plants, seed=seed, progress=progress)
+        if best is None or fitted.skill > best.skill:
+            best = fitted
+        if best.skill >= auto.enough(samples):
+            break
+    assert best is not None
+    return best

@@ -1,0 +1,120 @@
+"""Random smooth functions that are planted in the targets, to see how much of a known breaking would be noticed."""
+
+from __future__ import annotations
+
+__all__ = ["FieldPlant", "Planted", "VectorPlant", "draw_plants"]
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from atlasd.prediction.samples import Samples
+from atlasd.prediction.trivial import centre_crop
+
+_WAVES = 6
+_CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
+
+
+@dataclass(frozen=True, eq=False)
+class VectorPlant:
+    """A sum of a few plane waves of standard vectors, or of all tokens of a set: `(B, 1, *in)` to `(B, 1, O)`.
+
+    Arguments:
+        waves: Wave vectors, `(M, n)`.
+        phases: `(M,)`.
+        amplitudes: `(M, O)`.
+    """
+
+    waves: Tensor
+    phases: Tensor
+    amplitudes: Tensor
+
+    @classmethod
+    def draw(cls, size: int, outputs: int, generator: torch.Generator) -> VectorPlant:
+        """Waves about as long as the data are wide, with random phases: neither even nor odd."""
+        waves = torch.randn(_WAVES, size, generator=generator, dtype=torch.float64) / size**0.5
+        phases = 2 * torch.pi * torch.rand(_WAVES, generator=generator, dtype=torch.float64)
+        return cls(waves, phases, torch.randn(_WAVES, outputs, generator=generator, dtype=torch.float64))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        tokens = (x if x.ndim == 4 else x.unsqueeze(2)).double()
+        present = (tokens != 0).any(-1, keepdim=True)
+        values = torch.cos(tokens @ self.waves.mT + self.phases) * present
+        return (values.sum(2) @ self.amplitudes).to(x.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class FieldPlant:
+    """A random smooth stencil, or the product of two: fields `(B, K, C, *in)` to `(B, K, O, *shape)`.
+
+    Arguments:
+        weights: Stencils, `(1 or 2, O, C, *width)`.
+        shape: Spatial shape of the outputs; that of the inputs where they are not larger.
+    """
+
+    weights: Tensor
+    shape: tuple[int, ...]
+
+    @classmethod
+    def draw(
+        cls, samples: Samples, outputs: int, width: int, *, linear: bool, generator: torch.Generator
+    ) -> FieldPlant:
+        """Stencils that fade out towards their edge."""
+        d, channels = samples.size, samples.x.shape[1]
+        line = torch.arange(width, dtype=torch.float64) - width // 2
+        square = sum(axis.square() for axis in torch.meshgrid(*[line] * d, indexing="ij"))
+        fade = torch.exp(-torch.as_tensor(square) / (2 * (width / 5) ** 2))
+        drawn = torch.randn(1 if linear else 2, outputs, channels, *[width] * d, generator=generator).double() * fade
+        drawn = drawn / drawn.flatten(2).norm(dim=-1)[(..., *[None] * (d + 1))]
+        shape = tuple(samples.targets(torch.arange(1)).shape[-d:])
+        return cls(drawn, shape)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        width = self.weights.shape[-1]
+        need = tuple(s + width - 1 for s in self.shape)
+        missing = max(max(want - have for have, want in zip(x.shape[3:], need, strict=True)), 0)
+        flat = x.flatten(0, 1)
+        if missing:  # the whole field is one chart
+            flat = functional.pad(flat, [-(-missing // 2)] * (2 * len(self.shape)), mode="replicate")
+        flat = centre_crop(flat, need)
+        parts = [_CONVOLUTION[len(self.shape)](flat, w.to(x.dtype)) for w in self.weights]
+        out = parts[0] if len(parts) == 1 else parts[0] * parts[1]
+        return out.unflatten(0, x.shape[:2])
+
+
+@dataclass(frozen=True, eq=False)
+class Planted:
+    """Targets with a function added: `y + size h(x)`; classes are mixed with the next one by a share that h tells.
+
+    Arguments:
+        function: h.
+        size: How much of it.
+    """
+
+    function: Callable[[Tensor], Tensor]
+    size: float
+
+    def __call__(self, x: Tensor, y: Tensor, classes: int) -> Tensor:
+        if not classes:
+            return y + self.size * self.function(x).to(y.dtype)
+        sure = functional.one_hot(y, classes).movedim(-1, 2).to(x.dtype)
+        return sure + self.shift(x, sure)
+
+    def shift(self, x: Tensor, sure: Tensor) -> Tensor:
+        """How far probabilities `(B, K, classes, *)` are shifted."""
+        share = self.size * torch.sigmoid(2 * self.function(x)[:, :, :1].to(sure.dtype))
+        return share.clamp(0.0, 1.0) * (sure.roll(1, dims=2) - sure)
+
+
+def draw_plants(samples: Samples, count: int, generator: torch.Generator) -> list[Callable[[Tensor], Tensor]]:
+    """Random functions like those that samples in standard units could hold; on fields linear ones come first."""
+    outputs = 1 if samples.classes else samples.outputs
+    if not samples.is_field:
+        return [VectorPlant.draw(samples.size, outputs, generator) for _ in range(count)]
+    radii = samples.atlas.radii
+    width = 5 if radii is None else 2 * max(min(3, radii[0] - radii[1]), 1) + 1
+    kinds = [True] * -(-count // 2) + [False] * (count // 2)
+    return [FieldPlant.draw(samples, outputs, width, linear=kind, generator=generator) for kind in kinds]
