@@ -105,7 +105,7 @@ def close(
         )
     candidates = candidates.detach().cpu().double()
     usable = torch.isfinite(candidates).all(dim=-1).all(dim=-1)
-    usable[usable.clone()] = torch.linalg.cond(candidates[usable]) < 1e6
+    usable[usable.clone()] = torch.linalg.cond(membership.framed(candidates[usable])) < 1e6
     good, bad = candidates[usable], int((~usable).sum())
     if membership.dimension:
         found, dropped = _Attempt(membership, accept, tolerance, max_order).close(good)

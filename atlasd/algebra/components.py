@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.finite import FiniteGroup
+from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.nearest import gap, orthogonal_parts, whole_orthogonal
 from atlasd.errors import InputError
 
@@ -140,7 +141,7 @@ def _several_name(group: Group, algebra_name: str) -> tuple[str | None, Evidence
     if match is None or match[1] not in _DOUBLED:
         return None, {}
     family, argument = match.groups()
-    cosets = group.cosets
+    cosets = group.membership.framed(group.cosets)
     if scaled or family == "gl":
         roots = torch.linalg.det(cosets).abs() ** (1 / group.size)
         cosets = cosets / roots[:, None, None]
@@ -189,11 +190,12 @@ def _orientation(patterns: list[tuple[bool, ...]], equal: bool) -> str | None:
 def _acting_block(group: Group, cosets: Tensor, scaled: bool) -> tuple[Tensor, Tensor] | None:
     r"""The algebra `(k, m, m)` and cosets `(c, m, m)` on the directions that the algebra moves.
 
-    `None` where a coset mixes these with the directions at rest, or moves the latter.
+    Both in the frame of `group.membership`. `None` where a coset mixes these with the directions at rest, or moves
+    the latter.
     """
     n = group.size
     identity = torch.eye(n, dtype=torch.float64)
-    frame = group.algebra.frame()
+    frame = LieAlgebra(group.membership.framed(group.algebra.frame())).frame()
     if scaled:
         frame = frame - frame.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[:, None, None] * identity
         rows = torch.linalg.svd(frame.flatten(1), full_matrices=False).Vh[: len(frame) - 1]

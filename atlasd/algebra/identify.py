@@ -4,13 +4,14 @@ from __future__ import annotations
 
 __all__ = ["Identification", "identify"]
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import exp, inf, log, pi
 from typing import Any
 
 import torch
 
+from atlasd.algebra.balance import well_conditioned
 from atlasd.algebra.catalogue import Entry, catalogue
 from atlasd.algebra.conjugacy import Conjugation, fit_conjugations
 from atlasd.algebra.evidence import describe_eigenvalues, gather
@@ -125,7 +126,8 @@ class _Candidate:
 def identify(value: Any, noise: float = 0.03) -> Identification:
     r"""Names an algebra, or a group, up to conjugation in GL(n, R).
 
-    Every catalogue entry of the right dimension is conjugated as near to the span as it will go. The name is
+    Ill-conditioned reductive algebras are first brought into a well-conditioned frame. Every catalogue entry of the
+    right dimension is then conjugated as near to the span as it will go. The name is
     that of the entry with the best evidence, if `noise` explains its misfit; otherwise `unknown`.
 
     Arguments:
@@ -155,6 +157,16 @@ def identify(value: Any, noise: float = 0.03) -> Identification:
         )
     if value.dimension == 0:
         return Identification("trivial", 0, 0.0, (0, 0, 0), forms="all", confidence=1.0)
+    change = well_conditioned(value).to(value.basis.device)
+    found = _identify(value.adjoint(change), noise)
+    if found.algebra is None or found.conjugation is None:
+        return found
+    back = torch.linalg.inv(change)
+    return replace(found, algebra=found.algebra.adjoint(back), conjugation=back @ found.conjugation)
+
+
+def _identify(value: LieAlgebra, noise: float) -> Identification:
+    r"""The name of an algebra in a well-conditioned frame."""
     closure_error = value.closure_error()
     candidates = _ranked(value, noise, closure_error)
     accepted = [candidate for candidate in candidates[:1] if candidate.excess(noise) <= 1]

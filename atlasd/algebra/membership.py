@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from atlasd.algebra.balance import well_conditioned
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.nearest import (
     Array,
@@ -33,7 +34,8 @@ class Membership:
     The matrix is compared with the nearest element h of the group that can be found. Closed forms give h
     for GL+(n), SL(n), SO(n) and SO+(p, q), each also with scalings. Any other algebra goes through
     Gauss-Newton on :math:`h \leftarrow h \exp(A)`, which never leaves the group and does not ask
-    for the matrix to be a single exponential.
+    for the matrix to be a single exponential. Ill-conditioned reductive algebras, such as the rotations of a long
+    ellipsoid, are first brought into a well-conditioned frame; see :mod:`atlasd.algebra.balance`.
 
     Arguments:
         algebra: The algebra, whose basis may be noisy.
@@ -46,10 +48,11 @@ class Membership:
     """
 
     def __init__(self, algebra: LieAlgebra) -> None:
-        basis = _closed(algebra).basis.detach().cpu().numpy()
-        self.size: int = basis.shape[-1]
+        self.size: int = algebra.size
         n = self.size
-        frame = _orthonormal(basis.reshape(len(basis), n * n))
+        self._change = well_conditioned(algebra)
+        self._back = torch.linalg.inv(self._change)
+        frame = _closed(LieAlgebra(self.framed(algebra.frame().cpu()))).frame().numpy().reshape(-1, n * n)
         self.dimension: int = len(frame)
         one = np.eye(n).reshape(-1) / np.sqrt(n)
         self._scales = len(frame) > 0 and bool(np.linalg.norm(one - frame.T @ (frame @ one)) < 0.15)
@@ -64,6 +67,10 @@ class Membership:
     def _starts(self) -> Array:
         return starting_points(self._frame)
 
+    def framed(self, matrices: Tensor) -> Tensor:
+        r"""Matrices, with shape `(*, n, n)`, in the frame in which they are compared."""
+        return self._change @ matrices @ self._back
+
     def residuals(self, matrices: Tensor) -> Tensor:
         r"""Measures how far matrices are from the group.
 
@@ -72,15 +79,16 @@ class Membership:
 
         Returns:
             The larger of the spectral norms of :math:`h^{-1} g - 1` and :math:`g^{-1} h - 1` for the
-            nearest h found, with shape `(*,)`; infinite where a closed form rules g out. Where h is so near
-            that only its inverse makes the norms large, twice the relative norm of :math:`g - h` instead.
+            nearest h found, in the well-conditioned frame, with shape `(*,)`; infinite where a closed form
+            rules g out. Where h is so near that only its inverse makes the norms large, twice the relative
+            norm of :math:`g - h` instead.
         """
         if matrices.ndim < 2 or matrices.shape[-2:] != (self.size, self.size):
             raise InputError(
                 f"`matrices` must have shape (*, {self.size}, {self.size}), got {tuple(matrices.shape)}; "
                 "pass matrices of the size of the algebra."
             )
-        g = matrices.detach().cpu().double().numpy().reshape(-1, self.size, self.size)
+        g = self.framed(matrices.detach().cpu().double()).numpy().reshape(-1, self.size, self.size)
         return matrices.new_tensor(self._residuals(g)).double().reshape(matrices.shape[:-2])
 
     def _residuals(self, g: Array) -> Array:

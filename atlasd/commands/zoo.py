@@ -21,6 +21,8 @@ def zoo(
     mode: Annotated[
         str, typer.Option(help="Ask the exact maps (oracle), fitted predictors (fitted), or both.")
     ] = "both",
+    noise: Annotated[float, typer.Option(help="Noise in the labels, relative to the spread of each output.")] = 0.0,
+    tolerance: Annotated[float, typer.Option(help="Strength of a breaking up to which it counts as a symmetry.")] = 0.2,
     workers: Annotated[int | None, typer.Option(help="Processes  [default: one for each core]")] = None,
     dask: Dask = "",
     out: Annotated[Path, typer.Option(help="Where to keep the table.")] = Path("runs/zoo"),
@@ -35,10 +37,18 @@ def zoo(
     from atlasd.runtime.stages import keeping
 
     names = [name.strip() for name in only.split(",") if name.strip()] or (list(QUICK) if quick else [])
-    tasks = plan_zoo(seeds=1 if quick else seeds, first=first, only=names, mode="oracle" if quick else mode)
+    tasks = plan_zoo(
+        seeds=1 if quick else seeds,
+        first=first,
+        only=names,
+        mode="oracle" if quick else mode,
+        noise=noise,
+        tolerance=tolerance,
+    )
     check_directory(out, "zoo.json")
     words = ["zoo", "--seeds", str(seeds), "--only", only, "--mode", mode, *(["--quick"] if quick else [])]
     words += ["--first", str(first)] if first else []
+    words += ["--noise", str(noise), "--tolerance", str(tolerance)]
     count = None if dask else workers or min(len(tasks), os.cpu_count() or 1)
     placed = chosen_workers(workers if dask else count, dask)
     with placed, shown_progress(quiet) as progress, keeping(out, words, __version__):

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["REACH", "Stencil", "draw_waves", "field_atlas", "field_systems", "plane_waves", "wave_sampler"]
+__all__ = [
+    "PROBE",
+    "REACH",
+    "Stencil",
+    "blur",
+    "draw_waves",
+    "field_atlas",
+    "field_systems",
+    "laplacian",
+    "plane_waves",
+    "slope",
+    "wave_sampler",
+]
 
 import math
 from collections.abc import Sequence
@@ -14,12 +26,16 @@ from torch.nn.functional import conv2d, pad
 
 from atlasd.algebra.known_algebras import scaling, sl, so
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.datasets.components import alone, signs
 from atlasd.datasets.system import Function, Sampler, System
 from atlasd.geometry.actions import Action, GridAction
 from atlasd.geometry.atlas import Atlas
 
 REACH = 4
 """Radius in pixels of every stencil here: inputs reach that much further than outputs in each chart."""
+
+PROBE = 96
+"""Pixels along each side of fields on which claims are checked: stretched windows stay inside."""
 
 _SIZE = 48
 _WIND = (2.2, -1.4)
@@ -149,9 +165,9 @@ def draw_waves(
     return wave, phase, height * torch.tensor(sizes)[:, None]
 
 
-def wave_sampler(*sizes: float) -> Sampler:
-    """Draws fields of random plane waves, one channel for each standard deviation, `(N, C, 48, 48)`."""
-    return lambda samples, generator: plane_waves(*draw_waves(samples, generator, sizes=sizes), size=_SIZE)
+def wave_sampler(*sizes: float, size: int = _SIZE) -> Sampler:
+    """Draws square fields of random plane waves, one channel for each standard deviation, `(N, C, size, size)`."""
+    return lambda samples, generator: plane_waves(*draw_waves(samples, generator, sizes=sizes), size=size)
 
 
 def field_atlas() -> Atlas:
@@ -175,6 +191,7 @@ def _system(
     function: Function,
     *,
     sizes: tuple[float, ...] = (1.0,),
+    components: Tensor | None = None,
     action: Action | None = None,
     note: str = "",
 ) -> System:
@@ -182,8 +199,10 @@ def _system(
         name=name,
         kind="field",
         truth=truth,
+        components=signs("++", "+-") if components is None else components,
         function=function,
         sample=wave_sampler(*sizes),
+        probe=wave_sampler(*sizes, size=PROBE),
         atlas=field_atlas(),
         action=action,
         note=note,
@@ -224,10 +243,24 @@ def _transport() -> tuple[System, ...]:
     # g must leave the wind as it is: A c = 0.
     across = torch.tensor([-_WIND[1], _WIND[0]])
     still = LieAlgebra(torch.stack([torch.eye(2)[:, [i]] * across for i in range(2)]))
+    way = (across / across.norm()).double()
+    flipped = torch.cat([alone(2), alone(2) - 2 * torch.outer(way, way)])
     rows, columns = (Stencil.shift(-c) for c in _WIND)
     return (
-        _system("advection", still, lambda u: apply(rows, columns, u), note="a shift by the wind c: A c = 0"),
-        _system("directional_derivative", still, lambda u: 2 * slope(u, _WIND), note="c.grad u: A c = 0"),
+        _system(
+            "advection",
+            still,
+            lambda u: apply(rows, columns, u),
+            components=flipped,
+            note="a shift by the wind c: A c = 0",
+        ),
+        _system(
+            "directional_derivative",
+            still,
+            lambda u: 2 * slope(u, _WIND),
+            components=flipped,
+            note="c.grad u: A c = 0",
+        ),
     )
 
 
@@ -252,6 +285,7 @@ def _oriented() -> tuple[System, ...]:
             so(2).sum(scaling(2)),
             lambda u: 5 * (slope(u[:, 1:], (1, 0)) - slope(u[:, :1], (0, 1))),
             sizes=(1.0, 1.0),
+            components=alone(2),  # a mirror changes its sign
             action=GridAction(rho_in=lambda g: g),
             note="two input channels that turn as a vector; lengths cancel between vector and derivative",
         ),

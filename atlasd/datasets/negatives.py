@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["negative_systems"]
+__all__ = ["FAR_APART", "lopsided", "negative_systems", "ripples"]
 
 import cmath
 import math
@@ -15,7 +15,9 @@ from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
 from atlasd.algebra.known_algebras import trivial
-from atlasd.datasets.field_systems import REACH, field_atlas, plane_waves, wave_sampler
+from atlasd.algebra.known_groups import dihedral
+from atlasd.datasets.components import alone
+from atlasd.datasets.field_systems import PROBE, REACH, field_atlas, plane_waves, wave_sampler
 from atlasd.datasets.system import Function, System
 from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.random import stream
@@ -29,6 +31,8 @@ _FIELD_STRENGTHS = {
     "heat": 1.0, "anisotropic_heat": 0.7, "wave": 1.0, "laplacian": 0.5, "advection": 1.0,
     "directional_derivative": 0.7, "gradient_magnitude": 0.5, "hessian_determinant": 1.0, "curl": 1.0,
 }  # fmt: skip
+FAR_APART = 1.99
+"""Angle between the axes of the parts of an oblique filter that is farthest from having a mirror."""
 _GAIN_STRENGTHS = {"laplacian": 0.7, "gradient_magnitude": 0.7}
 
 
@@ -55,7 +59,7 @@ def _break_vector(system: System, strength: float) -> System:
     name = f"{system.name}_broken"
     x, y = system.data(2048, stream(0, "zoo", name))
     many = y.ndim > 1
-    ripple = _ripples(name, x, y.shape[1] if many else 1)
+    ripple = ripples(x, y.shape[1] if many else 1, stream(0, "zoo", name, "ripples"))
     size, height = y.std(0), ripple(x).std(0)
 
     def function(x: Tensor) -> Tensor:
@@ -66,15 +70,16 @@ def _break_vector(system: System, strength: float) -> System:
         system,
         name=name,
         truth=trivial(system.size),
+        components=alone(system.size),
+        unreached=(),
         function=function,
         strength=strength,
         note=f"{system.name} with a generic term of {strength:g} of its size",
     )
 
 
-def _ripples(name: str, x: Tensor, outputs: int) -> Function:
+def ripples(x: Tensor, outputs: int, generator: torch.Generator) -> Function:
     """A sum of sines of random combinations of all coordinates: inputs like `x` to `(N, outputs)`."""
-    generator = stream(0, "zoo", name, "ripples")
     inputs = x[0].numel()
     waves = 3 * inputs
     way = torch.randn(waves, inputs, generator=generator, dtype=torch.float64)
@@ -92,35 +97,44 @@ def _break_field(system: System, strength: float) -> System:
     x, y = system.data(64, stream(0, "zoo", name))
     outputs = y.shape[1]
     # Relative to what the system does beyond a multiple of its input, which carries no information.
-    size, height = _beyond_pointwise(x, y), _inner(_lopsided(x, outputs)).std()
+    size, height = _beyond_pointwise(x, y), _inner(lopsided(x, outputs)).std()
 
     def function(x: Tensor) -> Tensor:
-        return symmetric(x) + strength * size.to(x) / height.to(x) * _lopsided(x, outputs)
+        return symmetric(x) + strength * size.to(x) / height.to(x) * lopsided(x, outputs)
 
     return replace(
         system,
         name=name,
         truth=trivial(2),
+        components=alone(2),
         function=function,
         strength=strength,
         note=f"{system.name} with an oblique operator of {strength:g} of its size",
     )
 
 
-def _lopsided(x: Tensor, outputs: int) -> Tensor:
-    """Adds up the channels of fields `(N, C, H, W)` and filters them, obliquely for each output."""
+def lopsided(x: Tensor, outputs: int, *, rotation: float = 0.0, apart: float = 0.6) -> Tensor:
+    """Adds up the channels of fields `(N, C, H, W)` and filters them, obliquely for each output.
+
+    Arguments:
+        x: Fields.
+        outputs: The number of output channels.
+        rotation: Rotation of the filters in radians.
+        apart: Angle between the axes of the parts of the first filter; the others have one radian more each.
+    """
     weights = torch.tensor([1.0, -0.6]).to(x)[: x.shape[1]]
     u = torch.einsum("nchw,c->nhw", x, weights)[:, None]
-    kernel = torch.stack([_oblique(0.6 + i) for i in range(outputs)])[:, None].to(x)
+    kernel = torch.stack([_oblique(rotation, apart + i) for i in range(outputs)])[:, None].to(x)
     return conv2d(pad(u, (REACH,) * 4, mode="replicate"), kernel)
 
 
-def _oblique(angle: float) -> Tensor:
-    """A smooth 9 x 9 kernel that turns one, two and three times on the way round, at its own angles."""
+def _oblique(rotation: float, apart: float) -> Tensor:
+    """A smooth 9 x 9 kernel with one, two and three periods around its centre, their axes far from one another."""
     p = pixel_grid((2 * REACH + 1,) * 2, dtype=torch.float64)
     z = torch.complex(p[:, 0], p[:, 1])
     # The weights make the three parts equally strong on waves of about a quarter radian per pixel.
-    waves = [weight * (z * cmath.exp(-1j * angle * m)) ** m for m, weight in ((1, 1.0), (2, 1.8), (3, 3.2))]
+    parts = ((1, 1.0), (2, 1.8), (3, 3.2))
+    waves = [weight * (z * cmath.exp(-1j * (rotation + apart * m))) ** m for m, weight in parts]
     kernel = torch.stack([wave.real for wave in waves]).sum(0) * (-z.abs().square() / 4.5).exp()
     return kernel.reshape(2 * REACH + 1, -1)
 
@@ -152,6 +166,7 @@ def _uneven(system: System, strength: float) -> System:
         system,
         name=f"{system.name}_uneven",
         truth=trivial(2),
+        components=alone(2),
         function=function,
         strength=strength,
         fitted=False,
@@ -171,6 +186,8 @@ def _shuffled(system: System) -> System:
         system,
         name=f"{system.name}_shuffled",
         truth=trivial(system.size),
+        components=alone(system.size),
+        unreached=(),
         function=None,
         labels=labels,
         oracle=False,
@@ -185,9 +202,16 @@ def _vector_negatives() -> tuple[System, ...]:
             "threefold",
             2,
             lambda x: (x[:, 0] ** 3 - 3 * x[:, 0] * x[:, 1].square()) / 3,
+            components=dihedral(3).cosets,
             note="finite symmetry only: D3",
         ),
-        _vector("fourfold", 2, lambda x: (x.pow(4).sum(-1) / 4).log1p(), note="finite symmetry only: D4"),
+        _vector(
+            "fourfold",
+            2,
+            lambda x: (x.pow(4).sum(-1) / 4).log1p(),
+            components=dihedral(4).cosets,
+            note="finite symmetry only: D4",
+        ),
         _vector("random_network", 3, _network(3), note="a network that was never trained"),
         _vector("coordinates", 3, lambda x: x.clone(), note="the vector itself, compared as if it were invariant"),
         _vector("constant_vector", 3, lambda x: 0 * x[:, 0] + 1.0, note="nothing to test"),
@@ -196,11 +220,20 @@ def _vector_negatives() -> tuple[System, ...]:
     )
 
 
-def _vector(name: str, n: int, function: Function | None, *, outputs: tuple[int, ...] = (), note: str = "") -> System:
+def _vector(
+    name: str,
+    n: int,
+    function: Function | None,
+    *,
+    components: Tensor | None = None,
+    outputs: tuple[int, ...] = (),
+    note: str = "",
+) -> System:
     return System(
         name=name,
         kind="vector",
         truth=trivial(n),
+        components=alone(n) if components is None else components,
         sample=lambda samples, generator: torch.randn(samples, n, generator=generator),
         function=function,
         labels=None if function else lambda x, generator: torch.randn(len(x), *outputs, generator=generator),
@@ -243,7 +276,9 @@ def _field(name: str, function: Function | None, *, note: str = "") -> System:
         name=name,
         kind="field",
         truth=trivial(2),
+        components=alone(2),
         sample=sample,
+        probe=wave_sampler(1.0, size=PROBE),
         function=function,
         labels=None if function else lambda x, generator: sample(len(x), generator),
         atlas=field_atlas(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Function", "Sampler", "System"]
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -33,7 +34,16 @@ class System:
         labels: Draws labels for inputs, where they are not `function` of them.
         atlas: Charts of a field; `None` for vectors.
         action: How matrices act; `None` is the default for the kind, with invariant outputs.
+        components: One element per component of the true group, `(m, n, n)`, the identity first; `None` where
+            the finite part is not known and not scored.
+        unreached: Indices of components that lead away from all data and need not be found.
+        probe: Draws the inputs on which claims are checked against the exact map; `sample` by default. Fields to
+            probe are larger than those to learn from, so that transformed windows stay inside.
         strength: Size of the term that breaks the symmetry, relative to the symmetric part; 0 for none.
+        samples: Number of samples to learn from; that of the zoo by default.
+        noise: Noise in the labels, relative to the spread of each output.
+        angle: Degrees by which a found direction may be off.
+        whole: Whether elements of a continuous group, claimed one by one in place of the group, are false.
         oracle: Whether asking the exact map makes sense.
         fitted: Whether asking a predictor fitted to `data` makes sense.
         note: What is special about it.
@@ -59,7 +69,14 @@ class System:
     labels: Callable[[Tensor, torch.Generator], Tensor] | None = None
     atlas: Atlas | None = None
     action: Action | None = None
+    components: Tensor | None = None
+    unreached: tuple[int, ...] = ()
+    probe: Sampler | None = None
     strength: float = 0.0
+    samples: int | None = None
+    noise: float = 0.0
+    angle: float = 10.0
+    whole: bool = False
     oracle: bool = True
     fitted: bool = True
     note: str = ""
@@ -82,10 +99,23 @@ class System:
         """The size n of the matrices."""
         return self.truth.size
 
-    def data(self, samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Inputs and labels, each with `samples` entries."""
+    def data(self, samples: int, generator: torch.Generator, *, noise: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Inputs and labels, each with `samples` entries.
+
+        Arguments:
+            samples: How many.
+            generator: The source of randomness.
+            noise: Noise in the labels beside that of the system, relative to the spread of each output.
+        """
         x = self.sample(samples, generator)
         if self.labels is not None:
-            return x, self.labels(x, generator)
-        assert self.function is not None
-        return x, self.function(x)
+            y = self.labels(x, generator)
+        else:
+            assert self.function is not None
+            y = self.function(x)
+        size = math.hypot(self.noise, noise)
+        if not size or not y.is_floating_point():
+            return x, y
+        # Fields have one spread per channel, vectors one per output.
+        spread = y.std((0, *range(2, y.ndim)), keepdim=True)
+        return x, y + size * spread * torch.randn(y.shape, generator=generator, dtype=y.dtype)

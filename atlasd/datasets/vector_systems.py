@@ -11,6 +11,7 @@ from torch import Tensor
 
 from atlasd.algebra.known_algebras import borel, heisenberg, scaling, shear, sl, so, sp
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.datasets.components import alone, conjugated, signed_permutations, signs
 from atlasd.datasets.system import Function, Sampler, System
 from atlasd.datasets.toys import area, interval
 from atlasd.geometry.actions import Action, VectorAction
@@ -41,23 +42,57 @@ def _system(
     function: Function,
     sample: Sampler,
     *,
+    components: Tensor | None = None,
+    unreached: tuple[int, ...] = (),
     action: Action | None = None,
     note: str = "",
 ) -> System:
-    return System(name=name, kind="vector", truth=truth, function=function, sample=sample, action=action, note=note)
+    return System(
+        name=name,
+        kind="vector",
+        truth=truth,
+        components=alone(truth.size) if components is None else components,
+        unreached=unreached,
+        function=function,
+        sample=sample,
+        action=action,
+        note=note,
+    )
 
 
 def _rotations() -> tuple[System, ...]:
     return (
         _system("so2", so(2), _turn_pair, _normal(2, 2), note="p.q, det(p, q) and |p|: reflections are broken"),
-        _system("o2", so(2), lambda x: x.square().sum(-1).log1p(), _normal(2), note="a function of the norm"),
-        _system("so3", so(3), _inner_products, _normal(2, 3), note="all inner products of two vectors"),
-        _system("o3", so(3), lambda x: (-x.square().sum(-1) / 4).exp(), _normal(3), note="a Gaussian bell"),
+        _system(
+            "o2",
+            so(2),
+            lambda x: x.square().sum(-1).log1p(),
+            _normal(2),
+            components=signs("++", "+-"),
+            note="a function of the norm",
+        ),
+        _system(
+            "so3",
+            so(3),
+            _inner_products,
+            _normal(2, 3),
+            components=signs("+++", "---"),
+            note="all inner products of two vectors",
+        ),
+        _system(
+            "o3",
+            so(3),
+            lambda x: (-x.square().sum(-1) / 4).exp(),
+            _normal(3),
+            components=signs("+++", "---"),
+            note="a Gaussian bell",
+        ),
         _system(
             "ellipse",
             so(2).adjoint(_stretch(2)),
             lambda x: _unstretched(x).square().sum(-1).log1p(),
             _stretched(2),
+            components=conjugated(signs("++", "+-"), _stretch(2)),
             note="so(2) in other coordinates",
         ),
         _system(
@@ -65,6 +100,7 @@ def _rotations() -> tuple[System, ...]:
             so(3).adjoint(_stretch(3)),
             lambda x: _unstretched(x).square().sum(-1).log1p(),
             _stretched(3),
+            components=signs("+++", "---"),
             note="so(3) in other coordinates",
         ),
     )
@@ -72,9 +108,29 @@ def _rotations() -> tuple[System, ...]:
 
 def _forms() -> tuple[System, ...]:
     return (
-        _system("so12", so(1, 2), lambda x: (interval(x, 1) / 2).tanh(), _normal(3)),
-        _system("so22", so(2, 2), lambda x: (interval(x, 2) / 3).tanh(), _normal(4)),
-        _system("so13", so(1, 3), _log_mass, _momenta, note="logarithm of the invariant mass of two momenta"),
+        _system(
+            "so12",
+            so(1, 2),
+            lambda x: (interval(x, 1) / 2).tanh(),
+            _normal(3),
+            components=signs("+++", "+-+", "-++", "--+"),
+        ),
+        _system(
+            "so22",
+            so(2, 2),
+            lambda x: (interval(x, 2) / 3).tanh(),
+            _normal(4),
+            components=signs("++++", "-+++", "++-+", "-+-+"),
+        ),
+        _system(
+            "so13",
+            so(1, 3),
+            _log_mass,
+            _momenta,
+            components=signs("++++", "+---", "-+++", "----"),
+            unreached=(2, 3),  # time reversal leads off the forward cone
+            note="logarithm of the invariant mass of two momenta",
+        ),
         _system("sl2", sl(2), lambda x: area(x).asinh(), _normal(2, 2)),
         _system("sp4", sp(4), _symplectic, _normal(2, 4), note="the symplectic form of two vectors"),
     )
@@ -110,6 +166,7 @@ def _galilei() -> tuple[System, ...]:
             LieAlgebra(boosts),
             _relative_speed,
             _events(2),
+            components=signs("+++", "++-"),
             note="(t, x, y): two boosts and a turn",
         ),
     )
@@ -119,7 +176,14 @@ def _products() -> tuple[System, ...]:
     turns = torch.zeros(2, 4, 4)
     turns[0, :2, :2] = turns[1, 2:, 2:] = so(2).basis[0]
     return (
-        _system("so2_so2", LieAlgebra(turns), _two_norms, _normal(4), note="one turn in each of two planes"),
+        _system(
+            "so2_so2",
+            LieAlgebra(turns),
+            _two_norms,
+            _normal(4),
+            components=signs("++++", "+-++", "+++-", "+-+-"),
+            note="rotations in each of two planes",
+        ),
         _system(
             "so2_scaling",
             so(2).sum(scaling(2)),
@@ -135,12 +199,20 @@ def _cubics() -> tuple[System, ...]:
     axis = torch.full((3, 3), 1 / 3)
     cross = torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
     return (
-        _system("xyz", LieAlgebra(torus), lambda x: x.prod(-1).asinh(), _normal(3), note="diagonal and trace-free"),
+        _system(
+            "xyz",
+            LieAlgebra(torus),
+            lambda x: x.prod(-1).asinh(),
+            _normal(3),
+            components=signed_permutations(),
+            note="diagonal and trace-free",
+        ),
         _system(
             "circulant",
             LieAlgebra(torch.stack([cross, 3 * axis - torch.eye(3)])),
             lambda x: _circulant(x).asinh(),
             _normal(3),
+            components=torch.eye(3, dtype=torch.float64)[torch.tensor([[0, 1, 2], [1, 0, 2]])],
             note="x^3 + y^3 + z^3 - 3 x y z: a line times a circle",
         ),
     )
@@ -149,8 +221,24 @@ def _cubics() -> tuple[System, ...]:
 def _equivariant() -> tuple[System, ...]:
     vectors = VectorAction(rho_out=lambda g: g)
     return (
-        _system("central2", so(2), _central_force, _normal(2), action=vectors, note="outputs turn with the input"),
-        _system("central3", so(3), _central_force, _normal(3), action=vectors, note="outputs turn with the input"),
+        _system(
+            "central2",
+            so(2),
+            _central_force,
+            _normal(2),
+            components=signs("++", "+-"),
+            action=vectors,
+            note="outputs rotate with the input",
+        ),
+        _system(
+            "central3",
+            so(3),
+            _central_force,
+            _normal(3),
+            components=signs("+++", "---"),
+            action=vectors,
+            note="outputs rotate with the input",
+        ),
         _system(
             "cross",
             so(3),

@@ -1,17 +1,19 @@
-"""The zoo: systems with exactly known algebras, and at least as many without any."""
+"""The zoo: systems with exactly known groups, and at least as many without any."""
 
 from __future__ import annotations
 
-__all__ = ["zoo_systems"]
+__all__ = ["foreign_systems", "zoo_systems"]
 
 from atlasd.datasets.field_systems import field_systems
+from atlasd.datasets.foreign_fields import foreign_fields
+from atlasd.datasets.foreign_vectors import foreign_vectors
 from atlasd.datasets.negatives import negative_systems
 from atlasd.datasets.system import System
 from atlasd.datasets.vector_systems import vector_systems
 
 
 def zoo_systems() -> tuple[System, ...]:
-    """Every system, positives first.
+    """Every system that is the same for all seeds, positives first.
 
     Example:
         >>> systems = zoo_systems()
@@ -21,3 +23,14 @@ def zoo_systems() -> tuple[System, ...]:
     """
     positives = (*vector_systems(), *field_systems())
     return (*positives, *negative_systems(positives))
+
+
+def foreign_systems(seed: int) -> tuple[System, ...]:
+    """Families as they come from elsewhere, with parameters drawn for a seed, each followed by its control.
+
+    Example:
+        >>> names = [system.name for system in foreign_systems(0)]
+        >>> "thin_cone" in names and "thin_cone_control" in names
+        True
+    """
+    return (*foreign_vectors(seed), *foreign_fields(seed))

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["Settled", "describe_extent", "promising", "settle_cosets", "settle_generators", "words"]
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -17,7 +17,7 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.result import Direction, Verdict
 from atlasd.discovery.search import Found
-from atlasd.discovery.verdict import Court, Finding, approximate, exact_class
+from atlasd.discovery.verdict import APART, Court, Finding, approximate, exact_class
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
@@ -43,43 +43,69 @@ class Settled:
     notes: tuple[str, ...] = field(default=())
 
 
-def promising(court: Court, found: Found) -> Tensor:
-    """Candidates that a quick look finds near the tolerance, best first, as far as they close."""
-    quick = court.strengths(found.basis)
+def promising(court: Court, found: Found) -> Iterator[tuple[Tensor, tuple[str, ...]]]:
+    """Algebras that the best candidates span, the largest first, in standard form.
+
+    A span that is nearly closed is moved to exact closure, but not where that spoils what was better: a worse candidate
+    never drives out a better one.
+    """
+    if found.fixed:
+        if len(found.basis):
+            yield in_standard_form(court, found.basis.double()), ()
+        return
+    quick, error = court.strengths(found.basis)
     order = quick.argsort()
-    basis = found.basis[order][: int((quick <= 2 * court.tolerance).sum())]
-    return closed(basis)[0] if len(basis) else basis
+    quick, error, basis = quick[order], error[order], found.basis[order].double()
+    near = int((quick <= 2 * court.tolerance).sum())
+    best = next((k for k in range(1, near) if apart(quick[:k], quick[k], error[:k].max(), court.tolerance)), near)
+    notes: tuple[str, ...] = ()
+    for k in range(best, 0, -1):
+        algebra = closed(basis[:k])
+        if algebra is not None:
+            made = in_standard_form(court, algebra)
+            spoiled = float(court.strengths(made)[0].max()) > max(1.5 * float(quick[k - 1]), court.tolerance / 4)
+            if not spoiled or k == 1:
+                yield made, notes
+                continue
+        notes = ("some candidates were left out: their brackets leave the span",)
+
+
+def apart(better: Tensor, worse: Tensor, error: Tensor, tolerance: float) -> bool:
+    """Whether a strength is clearly of another class than better ones `(k,)`, which are known up to an error."""
+    return float(worse) > APART * max(float(better.max()), float(error), tolerance / 10)
 
 
 def settle_generators(court: Court, found: Found) -> Settled:
-    """The largest algebra that the best candidates span and that passes the verdict; a worse one never drives out a
-    better one."""
-    basis, notes = found.basis.double(), found.notes
-    dropped: list[Finding] = []
-    if len(basis) and not found.fixed:
-        quick = court.strengths(basis)
-        order = quick.argsort()
-        basis = basis[order][: int((quick <= 2 * court.tolerance).sum())]
-        if not len(basis):
-            # Nothing comes near: the best says by how much.
-            return Settled(basis, [], court.generators(found.basis[order][:1]), notes)
-    while len(basis):
-        basis, said = closed(basis, fixed=found.fixed)
-        notes = tuple(dict.fromkeys((*notes, *said)))
-        basis = in_standard_form(court, basis)
+    """The largest algebra of promising candidates that passes the verdict as a whole."""
+    dropped: dict[int, Finding] = {}
+    notes = found.notes
+    for basis, said in promising(court, found):
         findings = court.generators(basis)
         order = sorted(range(len(findings)), key=lambda i: _rank(findings[i]))
-        passed = [i for i in order if findings[i].passed]
-        if len(passed) == len(findings):
-            count = exact_class([findings[i] for i in order], court.tolerance)
-            best = basis[order[:count]]
-            if count < len(order) and LieAlgebra(best).closure_error() < _NEAR:
-                dropped += [approximate(findings[i]) for i in order[count:]]
-                return Settled(best, [findings[i] for i in order[:count]], dropped, notes)
-            return Settled(basis, findings, dropped, notes)
-        dropped += [findings[i] for i in order if i not in passed]
-        basis = basis[passed]
-    return Settled(basis, [], dropped, notes)
+        if not all(f.passed for f in findings):
+            # The smallest of nested spans says most about what fails.
+            dropped = {i: findings[i] for i in order if not findings[i].passed}
+            if found.fixed:
+                kept = [i for i in order if findings[i].passed]
+                part = closed(basis[kept]) if kept else None
+                again = [] if part is None else court.generators(part)
+                if part is not None and all(f.passed for f in again):
+                    return Settled(part, again, list(dropped.values()), notes)
+            continue
+        count = exact_class([findings[i] for i in order], court.tolerance)
+        best = closed(basis[order[:count]])
+        others = list(dropped.values())
+        if count < len(order) and best is not None:
+            others += [approximate(findings[i]) for i in order[count:]]
+            return Settled(basis[order[:count]], [findings[i] for i in order[:count]], others, (*notes, *said))
+        return Settled(basis, findings, others, (*notes, *said))
+    n = court.problem.size
+    nothing = torch.zeros(0, n, n, dtype=torch.float64)
+    if not dropped and len(found.basis):
+        # Nothing comes near: the best says by how much.
+        best = found.basis[court.strengths(found.basis)[0].argsort()[:1]]
+        return Settled(nothing, [], court.generators(best), notes)
+    return Settled(nothing, [], list(dropped.values()), notes)
 
 
 def _rank(finding: Finding) -> float:
@@ -95,30 +121,20 @@ def in_standard_form(court: Court, basis: Tensor) -> Tensor:
     return units.to_standard(standard_form(units.to_raw(basis)))
 
 
-def closed(basis: Tensor, *, fixed: bool = False) -> tuple[Tensor, tuple[str, ...]]:
-    """The largest algebra that the leading generators span, moved to exact closure.
-
-    Arguments:
-        basis: Candidates, best first, with shape `(k, n, n)`.
-        fixed: Keeps the span as it is.
-    """
-    notes: tuple[str, ...] = ()
-    for k in range(len(basis), 0, -1):
-        algebra = LieAlgebra(basis[:k])
-        error = algebra.closure_error()
-        if fixed or k == 1 or error < 1e-9:
-            return algebra.basis, notes
-        if error < _NEAR:
-            moved = algebra.nearest_algebra()
-            if moved.dimension == k and moved.closure_error() < 1e-3 and moved.distance(algebra) < _NEAR:
-                return moved.basis, notes
-        notes = ("some candidates were left out: their brackets leave the span",)
-    return basis[:0], notes
+def closed(basis: Tensor) -> Tensor | None:
+    """The algebra that generators `(k, n, n)` span, moved to exact closure; `None` where they are far from one."""
+    algebra = LieAlgebra(basis)
+    error = algebra.closure_error()
+    if len(basis) == 1 or error < 1e-9:
+        return algebra.basis
+    if error >= _NEAR:
+        return None
+    moved = algebra.nearest_algebra()
+    good = moved.dimension == len(basis) and moved.closure_error() < 1e-3 and moved.distance(algebra) < _NEAR
+    return moved.basis if good else None
 
 
-def settle_cosets(
-    court: Court, algebra: LieAlgebra, search: CosetSearch, *, seed: int, progress: Progress
-) -> Settled:
+def settle_cosets(court: Court, algebra: LieAlgebra, search: CosetSearch, *, seed: int, progress: Progress) -> Settled:
     """Candidates for components, judged like generators, then closed to a group whose products are judged, too."""
     identity = torch.eye(court.problem.size, dtype=torch.float64)[None]
     candidates = search.find(court.problem, algebra, seed=seed, progress=progress).matrices[1:]

@@ -146,9 +146,7 @@ def _traceless(frame: Tensor) -> Tensor:
     return torch.einsum("rk,kij->rij", torch.linalg.svd(traces[None], full_matrices=True).Vh[1:], frame)
 
 
-def pull_to_normalizer(
-    algebra: LieAlgebra, c: Tensor, gradient: Tensor, curvature: Tensor
-) -> tuple[Tensor, Tensor]:
+def pull_to_normalizer(algebra: LieAlgebra, c: Tensor, gradient: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
     """Adds to a least-squares model of candidates `(M, n, n)` what draws them to the normaliser of an algebra."""
     if not algebra.dimension:
         return gradient, curvature

@@ -20,8 +20,9 @@ _FLOOR = 3e-4
 """Residuals below this are interpolation; they do not count as better."""
 _ENOUGH = 1e-3
 _STEP = 1e-3
-_COARSE, _FINE = (0.6, math.pi / 2), (0.3, 0.6, 1.0, math.pi / 2)
-_FAN = 24
+_COARSE, _FINE = (0.6, -math.pi / 2), (0.8, -0.8, math.pi / 2, -math.pi / 2)
+"""Sizes t of the first steps, and of the last ones."""
+_FAN = 12
 _HOPELESS = 0.3
 """Relative residual beyond which no further generator is looked for."""
 _DISTINCT = math.cos(math.radians(25))
@@ -61,8 +62,8 @@ def model(residual: Residual, elements: Tensor, step: float = _STEP) -> Model:
 
 
 def _elements(a: Tensor, sizes: tuple[float, ...], directions: Tensor | None = None) -> Tensor:
-    """Elements `(M, 2 T, 1 + s, n, n)` of generators `(M, n, n)`, and of those a step away along `(M, s, n, n)`."""
-    steps = torch.tensor([s * t for t in sizes for s in (1.0, -1.0)], dtype=torch.float64)
+    """Elements `(M, T, 1 + s, n, n)` of generators `(M, n, n)`, and of those a step away along `(M, s, n, n)`."""
+    steps = torch.tensor(sizes, dtype=torch.float64)
     near = a[:, None] if directions is None else torch.cat([a[:, None], a[:, None] + _STEP * directions], dim=1)
     return torch.matrix_exp(steps[None, :, None, None, None] * near[:, None])
 
@@ -141,10 +142,12 @@ class FieldSearch:
         values = model(self.coarse, _elements(trials, _COARSE)).pooled(self.weights)
         chosen: list[int] = []
         for k in values.argsort().tolist():
-            if len(chosen) < 3 and all(abs(float(mixes[k] @ mixes[c])) < _DISTINCT for c in chosen):
+            if len(chosen) < 2 and all(abs(float(mixes[k] @ mixes[c])) < _DISTINCT for c in chosen):
                 chosen.append(k)
         rough = [self._descend(self.coarse, trials[k], span, _COARSE, 6) for k in chosen]
-        a = min(rough, key=lambda pair: pair[1])[0]
+        a, error = min(rough, key=lambda pair: pair[1])
+        if error > 2 * _HOPELESS:
+            return a, error
         return self._descend(self.fine, a, span, _FINE, 6)
 
     def _descend(
@@ -222,7 +225,7 @@ class FieldSearch:
             norm = torch.linalg.matrix_norm((c @ frame).reshape(-1, n, n), ord=2)
             along = torch.einsum("kij,jm->ikm", tangent, frame).reshape(-1, charts, n, n) / norm[:, None, None]
             near = torch.cat([here[None], here + _STEP * along])  # (1 + s, K, n, n)
-            steps = torch.tensor([s * t for t in _COARSE for s in (1.0, -1.0)], dtype=torch.float64)
+            steps = torch.tensor(_COARSE, dtype=torch.float64)
             elements = torch.matrix_exp(steps[:, None, None, None, None] * near)[None]
             there = model(self.coarse, elements)
             level = there.error[0] + _FLOOR

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, promising, settle_cosets, settle_generators, words
@@ -202,9 +201,7 @@ def _notes(problem: Problem, action: Action | None) -> list[str]:
     return []
 
 
-def _chart_findings(
-    problem: Problem, generators: Settled, weights: Tensor, skills: Tensor
-) -> tuple[ChartFinding, ...]:
+def _chart_findings(problem: Problem, generators: Settled, weights: Tensor, skills: Tensor) -> tuple[ChartFinding, ...]:
     """The strength of the breaking on every chart under the pooled group, and whether it is an outlier."""
     charts = problem.samples.atlas.charts
     strengths = torch.full((len(charts),), math.nan, dtype=torch.float64)
@@ -243,9 +240,10 @@ def discover_generators(
     shown = progress or Silent()
     problem, _ = prepare(x, y, seed=seed, progress=shown, **options)
     found = (search or SpectralSearch()).find(problem, seed=seed, progress=shown)
-    basis = found.basis if found.fixed else promising(Court(problem, TOLERANCE, seed=seed, progress=shown, weights=found.weights), found)
-    basis = problem.units.to_raw(basis)
-    return LieAlgebra(standard_form(basis) if len(basis) else basis)
+    court = Court(problem, TOLERANCE, seed=seed, progress=shown, weights=found.weights)
+    nothing = torch.zeros(0, problem.size, problem.size, dtype=torch.float64)
+    basis, _ = next(promising(court, found), (nothing, ()))
+    return LieAlgebra(problem.units.to_raw(basis))
 
 
 def discover_cosets(

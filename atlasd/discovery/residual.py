@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = ["Losses", "Residual", "equivariance_error", "scaled", "sides"]
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +19,16 @@ from torch import Tensor
 from atlasd.discovery.coverage import FieldCoverage, VectorCoverage, disc_rows
 from atlasd.discovery.problem import Function, Problem
 from atlasd.errors import InputError
-from atlasd.geometry.actions import Action
+from atlasd.geometry.actions import Action, GridAction
+from atlasd.geometry.resample import pixel_grid
+from atlasd.prediction.predictor import needed
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.executor import About, Shared, current_workers
 
 _ROWS = 1 << 16
 """Rows of vector data evaluated together."""
+_VALUES = 1 << 23
+"""Numbers of transformed fields in memory at a time."""
 _LIVE = 8
 """Blocks of charts whose data stay in memory between questions."""
 
@@ -205,7 +210,8 @@ class _VectorPart(_Part):
                 step = there.unflatten(0, (len(part), -1)) - x
                 there = (x + step.roll(1, dims=1)).flatten(0, 1)
             y = self.predict(there, functions)
-            y = action.on_output(torch.linalg.inv(many.double()).to(y.dtype), y)
+            if getattr(action, "rho_out", True) is not None:
+                y = action.on_output(torch.linalg.inv(many.double()).to(y.dtype), y)
             moved.append(there.squeeze(1).unflatten(0, (len(part), -1)))
             back.append(y.flatten(1).double().unflatten(0, (len(part), -1)))
         return torch.cat(moved), torch.cat(back)
@@ -322,110 +328,154 @@ class _VectorPart(_Part):
 
 
 class _FieldPart(_Part):
-    """Fields: one element at a time, all samples and charts of the block together."""
+    """Fields: as many elements at a time as memory allows, all samples and charts of the block together."""
 
-    def _sides(self, g: Tensor, x: Tensor, y: Tensor, functions: Sequence[Function]) -> tuple[Tensor, ...]:
-        """Transformed inputs, both sides, and the window, for one element, or for one of each chart `(K, n, n)`."""
+    def forget(self) -> None:
+        """Drops the data; they are read again when needed."""
+        self._data, self._splines = None, None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_data": None, "_splines": None}
+
+    _splines: tuple[Any, Any, tuple[int, ...]] | None = None
+
+    @property
+    def splines(self) -> tuple[Any, Any, tuple[int, ...]]:
+        """Coefficients of inputs, and of labels, predictions and their difference; shape of the inputs that count."""
+        if self._splines is None:
+            x, y, p = self.data
+            action = self.problem.action
+            assert isinstance(action, GridAction)
+            shape = looked_at(self.problem, x)
+            self._splines = action.spline(x), action.spline(torch.cat([y, p], dim=2)), shape
+        return self._splines
+
+    def _chunks(self, g: Tensor) -> list[Tensor]:
+        x, _, _ = self.data
+        room = math.prod(self.splines[2])
+        return list(g.split(max(1, _VALUES // max(x.shape[0] * x.shape[1] * x.shape[2] * room, 1))))
+
+    def _sides(self, g: Tensor, functions: Sequence[Function]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Transformed inputs, outputs for them, transformed labels and predictions, and the window.
+
+        Elements are `(M, n, n)`, or one for each chart, `(M, K, n, n)`; all answers have leading axes `(M, B, K)`.
+        """
         problem, d = self.problem, self.problem.size
-        each = g if g.ndim == 2 else g.unsqueeze(0)
-        moved = problem.action.on_input(each, x)
-        left = self.predict(moved, functions)
-        shape = tuple(left.shape[-d:])
+        x, _, p = self.data
+        action, (fields, sides_, shape) = problem.action, self.splines
+        assert isinstance(action, GridAction)
+        each = g[:, None, None] if g.ndim == 3 else g[:, None]
+        moved = action.input_at(each, fields, pixel_grid(shape, dtype=torch.float64)).unflatten(-1, shape)
+        moved = moved.expand(len(g), *x.shape[:3], *shape)
+        left = self.predict(moved.flatten(0, 1), functions)
+        out = tuple(p.shape[-d:])
         if problem.pointwise is not None:
-            left = left - problem.pointwise(moved, shape)
-        right = problem.action.on_output(each, y)
-        mask = problem.window(shape, each, tuple(x.shape[-d:])).to(left.dtype)
-        return moved, left, right, mask if g.ndim == 2 else mask.unsqueeze(2)
+            left = left - problem.pointwise(moved.flatten(0, 1), out)
+        left = left.unflatten(0, (len(g), -1))
+        right = action.output_at(each, sides_, pixel_grid(out, dtype=torch.float64)) if action.rho_out is None else None
+        if right is None:
+            two = self._both(each, out)
+        else:
+            two = right.unflatten(-1, out).expand(len(g), *x.shape[:2], 2 * p.shape[2], *out)
+        mask = problem.window(out, g, tuple(x.shape[-d:])).to(left.dtype)
+        mask = mask[:, None, None, None] if g.ndim == 3 else mask[:, None, :, None]  # (M, 1, 1 or K, 1, *out)
+        return moved, left, two, mask / mask.flatten(-d).sum(-1)[(..., *[None] * d)].clamp_min(1e-9)
+
+    def _both(self, each: Tensor, out: tuple[int, ...]) -> Tensor:
+        """Labels and predictions with channels that transform, side by side."""
+        action = self.problem.action
+        assert isinstance(action, GridAction)
+        _, y, p = self.data
+        points = pixel_grid(out, dtype=torch.float64)
+        parts = [action.output_at(each, action.spline(z), points).unflatten(-1, out) for z in (y, p)]
+        shape = (each.shape[0], *y.shape[:2])
+        return torch.cat([z.expand(*shape, *z.shape[3:]) for z in parts], dim=3)
 
     def losses(self, g: Tensor, astray: bool = False) -> tuple[Tensor, ...]:
         """Fields of `Losses`."""
-        x, y, p = self.data
-        rows = [self._losses(element, x, y, p) for element in g]
-        return tuple(torch.stack(column) for column in zip(*rows, strict=True))
+        rows = [self._losses(part) for part in self._chunks(g)]
+        return tuple(torch.cat(column) for column in zip(*rows, strict=True))
 
-    def _losses(self, g: Tensor, x: Tensor, y: Tensor, p: Tensor) -> tuple[Tensor, ...]:
+    def _losses(self, g: Tensor) -> tuple[Tensor, ...]:
         problem, d = self.problem, self.problem.size
-        count = y.shape[2]
-        moved, left, both, mask = self._sides(g, x, torch.cat([y, p - y], dim=2), problem.functions)
-        right, wrong = both[:, :, :count], both[:, :, count:]
-        room = mask.sum().clamp_min(1e-9)
-        weight = mask / room
+        x, y, _ = self.data
+        moved, left, both, weight = self._sides(g, problem.functions)
+        right, guess = both.split(y.shape[2], dim=3)
         if problem.background is not None:
             # Edges of the background move by interpolation alone: what counts are the pixels of other classes.
-            front = (1 - right[:, :, problem.background]).clamp(0.0, 1.0).unsqueeze(2)
-            weight = weight * front
+            weight = weight * (1 - right[:, :, :, problem.background]).clamp(0.0, 1.0).unsqueeze(3)
 
         def total(z: Tensor) -> Tensor:
-            return (z * weight).flatten(2).sum(-1).double()
+            return (z * weight).flatten(3).sum(-1).double()
 
-        through, plain = total((left - right).square()), total(wrong.square())
+        through, plain = total((left - right).square()), total((guess - right).square())
         covered = torch.ones_like(through)
         if self.coverage is not None:
-            covered = self.coverage(disc_rows(moved, d)).double()
-        number = covered.sum(0, keepdim=True)
+            covered = self.coverage(disc_rows(moved.flatten(0, 1), d)).unflatten(0, through.shape[:2]).double()
+        number = covered.sum(1, keepdim=True)  # (M, 1, K)
         c = covered.to(left.dtype)[(..., *[None] * (d + 1))]
         n = number.clamp_min(1.0).to(left.dtype)[(..., *[None] * (d + 1))]
 
         def mean(z: Tensor) -> Tensor:
-            return (c * z).sum(0, keepdim=True) / n
+            return (c * z).sum(1, keepdim=True) / n
 
         squares = total(right.square() - 2 * right * mean(left) + mean(left.square()))
         wide = weight.expand_as(right)
-        pulls = (
-            (mean(wide * right.square()) - 2 * left * mean(wide * right) + mean(wide) * left.square())
-            .flatten(2)
-            .sum(-1)
-            .double()
-        )
-        null = _null(squares[None], pulls[None], (covered[None], number[None]), through[None])[0]
-        shape = tuple(mask.shape[-d:])
+        pulls = mean(wide * right.square()) - 2 * left * mean(wide * right) + mean(wide) * left.square()
+        null = _null(squares, pulls.flatten(3).sum(-1).double(), (covered, number), through)
+        shape = tuple(weight.shape[-d:])
         before, after = centre_crop(x, shape), centre_crop(moved, shape)
-        step = ((after - before).square() * mask).sum().double()
-        spread = ((before - before.mean(0)).square() * mask).sum().double()
+        step = ((after - before).square() * weight).flatten(1).sum(1).double()
+        spread = ((before - before.mean(0)).square() * weight).flatten(1).sum(1).double()
         displaced = step / (2 * spread).clamp_min(1e-300)
-        return through, plain, null, covered, displaced.expand(through.shape[-1])
+        return through, plain, null, covered, displaced[:, None].expand(-1, through.shape[-1])
 
     def inner(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """Inner products of residuals, `(M, B, K, p, p)`, and what moves under the first elements, `(M, B, K)`.
 
         Elements are `(M, p, n, n)`, or `(M, p, K, n, n)` with one for each chart.
         """
-        x, _, p = self.data
+        _, y, p = self.data
         products, levels = [], []
         for near in g:
-            rows = []
-            for q, element in enumerate(near):
-                _, left, right, mask = self._sides(element, x, p, self.problem.functions)
-                d = self.problem.size
-                root = (mask / mask.flatten(-d).sum(-1)[(..., *[None] * d)].clamp_min(1e-9)).sqrt()
-                rows.append(((left - right) * root).flatten(2))
-                if q == 0:
-                    moves = ((left - p) * root).square() + ((right - p) * root).square()
-                    levels.append(moves.flatten(2).sum(-1).double())
-            r = torch.stack(rows, dim=2)  # (B, K, p, Q)
+            rows, level = [], None
+            for part in self._chunks(near):
+                _, left, both, weight = self._sides(part, self.problem.functions)
+                right, root = both[:, :, :, y.shape[2] :], weight.sqrt()
+                rows.append(((left - right) * root).flatten(3))
+                if level is None:
+                    moves = ((left[:1] - p) * root[:1]).square() + ((right[:1] - p) * root[:1]).square()
+                    level = moves.flatten(3).sum(-1).double()[0]
+            r = torch.cat(rows).movedim(0, 2)  # (B, K, p, Q)
             products.append((r @ r.mT).double())
+            assert level is not None
+            levels.append(level)
         return torch.stack(products), torch.stack(levels)
 
     def recovered(self, g: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
         """What is seen of what was planted, and its square, `(P, M, 2)`."""
-        x, _, p = self.data
-        shape = tuple(p.shape[3:])
+        x, y, p = self.data
+        shape, problem = tuple(p.shape[3:]), self.problem
         rows = []
         for plant, functions in planted:
-            if self.problem.classes:
-                truth: Function = lambda z, plant=plant: plant.shift(z, self.predict(z, self.problem.functions))  # noqa: E731
-            else:
-                truth = lambda z, plant=plant: plant.size * centre_crop(plant.function(z), shape)  # noqa: E731
-            base = 0.0 if self.problem.pointwise is None else self.problem.pointwise(x, shape)
+
+            def truth(z: Tensor, plant: Any = plant) -> Tensor:
+                if problem.classes:
+                    added: Tensor = plant.shift(z, self.predict(z, problem.functions))
+                    return added
+                return plant.size * centre_crop(plant.function(z), shape)
+
+            base = 0.0 if problem.pointwise is None else problem.pointwise(x, shape)
             after = self.predict(x, functions) - base
             row = []
             for element in g:
-                _, left, right, mask = self._sides(element, x, p, self.problem.functions)
-                _, left_after, right_after, _ = self._sides(element, x, after, functions)
-                seen = (left_after - right_after) - (left - right)
-                there, back = sides(truth, self.problem.action, x, truth(x), element)
-                there, mask = there - back, mask / mask.sum().clamp_min(1e-9)
-                row.append(torch.stack([(seen * there * mask).double().sum(), (there.square() * mask).double().sum()]))
+                _, left, both, weight = self._sides(element[None], problem.functions)
+                _, left_after, _, _ = self._sides(element[None], functions)
+                right, right_after = both[0, :, :, y.shape[2] :], problem.action.on_output(element, after)
+                seen = (left_after[0] - right_after) - (left[0] - right)
+                there, back = sides(truth, problem.action, x, truth(x), element)
+                there = there - back
+                row.append(torch.stack([(z * there * weight[0]).double().sum() for z in (seen, there)]))
             rows.append(torch.stack(row))
         return torch.stack(rows)
 
@@ -450,6 +500,13 @@ class _FieldPart(_Part):
     def _pure(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         y = self.predict(x, self.problem.functions)
         return y if self.problem.pointwise is None else y - self.problem.pointwise(x, shape)
+
+
+def looked_at(problem: Problem, x: Tensor) -> tuple[int, ...]:
+    """Spatial shape of the middle of inputs `(B, K, C, *S)` that the maps look at."""
+    whole = tuple(x.shape[3:])
+    need = needed(problem.functions)
+    return whole if need is None else tuple(min(a, b) for a, b in zip(need, whole, strict=True))
 
 
 def _ask(part: Shared[_Part], method: str, arguments: tuple[Any, ...]) -> Any:
@@ -530,6 +587,10 @@ def known_inputs(problem: Problem, most: int = 1500) -> FieldCoverage | VectorCo
     if not problem.is_field:
         return VectorCoverage(problem.inputs(problem.pick(most))[:, 0])
     index = problem.pick(96)
-    rows = [disc_rows(problem.part(b).inputs(index), problem.size).flatten(0, 1) for b in problem.blocks()[:4]]
+    rows = []
+    for block in problem.blocks()[:4]:
+        part = problem.part(block)
+        x = part.inputs(index)
+        rows.append(disc_rows(centre_crop(x, looked_at(part, x)), problem.size).flatten(0, 1))
     stacked = torch.cat(rows)
     return FieldCoverage.of(stacked[torch.randperm(len(stacked), generator=torch.Generator().manual_seed(0))])

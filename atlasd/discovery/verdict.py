@@ -30,10 +30,10 @@ SEEN = 0.3
 """Share of a planted breaking that must be noticed before a symmetry is claimed."""
 APART = 3.0
 """Strengths whose intervals lie a factor of this apart are of different classes."""
-SIZES = (64.0, 16.0, 4.0, math.pi / 2, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
+SIZES = (1024.0, 256.0, 64.0, 16.0, 4.0, math.pi / 2, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
 """Sizes |t| of generators of operator norm 1 that are looked at, as far as data cover them."""
 _FIELD_SIZES = (math.pi / 2, 1.0, 0.5, 0.25)
-_GROWTH = 100.0
+_GROWTH = 1e4
 """Factor by which an element may stretch a vector: beyond, rounding decides what a function says."""
 _JUDGED = 3
 """Sizes that are judged: the largest that count."""
@@ -86,6 +86,14 @@ class _Trial:
         bottom = float((self.scale @ weights).sum())
         return float((self.excess @ weights).sum()) / bottom if bottom > 0 else math.inf
 
+    def error(self, weights: Tensor) -> float:
+        """Twice the standard error of the ratio."""
+        e, d = self.excess @ weights, self.scale @ weights
+        mean = float(d.mean())
+        if not mean > 0:
+            return math.inf
+        return 2 * float((e - self.ratio(weights) * d).std()) / mean / len(e) ** 0.5
+
     def charts(self) -> Tensor:
         """Strength on every chart, `(K,)`; NaN where nothing can be said."""
         bottom = self.scale.sum(0)
@@ -135,8 +143,8 @@ class Court:
         groups = [[trial] for trial in self._trials(pairs, (1.0,) * len(elements))]
         return self._judge([self._counting(group) for group in groups], groups)
 
-    def strengths(self, basis: Tensor, samples: int = 256) -> Tensor:
-        """A quick look at generators `(k, n, n)`: the largest strength over sizes that count, `(k,)`; no intervals."""
+    def strengths(self, basis: Tensor, samples: int = 256) -> tuple[Tensor, Tensor]:
+        """A quick look at generators `(k, n, n)`: the largest strength over sizes that count, and its error, `(k,)`."""
         quick = self._with(self.residual.few(samples))
         sizes = self.sizes()
         trials = quick._trials(_pairs(basis, sizes), sizes * len(basis))
@@ -144,8 +152,9 @@ class Court:
         for i in range(0, len(trials), len(sizes)):
             group = trials[i : i + len(sizes)]
             counting = quick._counting(group) or group
-            worst.append(max(trial.ratio(self.weights) for trial in counting))
-        return torch.tensor(worst, dtype=torch.float64).clamp_min(0.0).sqrt()
+            worst.append(max((trial.ratio(self.weights), trial.error(self.weights)) for trial in counting))
+        found = torch.tensor(worst, dtype=torch.float64).clamp_min(0.0).sqrt()
+        return found[:, 0], found[:, 1]
 
     def _with(self, residual: Residual) -> Court:
         other = object.__new__(Court)
@@ -333,7 +342,7 @@ def _pairs(basis: Tensor, sizes: Sequence[float]) -> Tensor:
     steps = torch.tensor([[t, -t] for t in sizes], dtype=torch.float64)
     tangents = steps[:, :, None, None] * scaled(basis.double())[:, None, None]
     elements = torch.matrix_exp(tangents.reshape(-1, *basis.shape[1:]).contiguous())
-    return elements.nan_to_num(0.0, 1e30, -1e30).unflatten(0, (-1, 2))
+    return elements.nan_to_num(1e30, 1e30, -1e30).unflatten(0, (-1, 2))
 
 
 def _root(square: float) -> float:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.algebra.known_algebras import trivial
+from atlasd.datasets.components import alone
 from atlasd.datasets.mnist import read_idx
 from atlasd.datasets.system import System
 from atlasd.geometry.atlas import Atlas
@@ -68,6 +69,7 @@ def upright_digits() -> System:
         name="upright_digits",
         kind="field",
         truth=trivial(2),
+        components=alone(2),
         sample=digits.sample,
         function=None,
         labels=digits.classes,

@@ -4,37 +4,38 @@ from __future__ import annotations
 
 __all__ = [
     "QUICK",
-    "Score",
+    "Row",
     "Task",
     "Zoo",
     "describe_zoo",
     "plan_zoo",
     "run_task",
     "run_zoo",
-    "score",
     "write_zoo",
     "zoo_table",
 ]
 
 import difflib
+import inspect
 import json
-import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from atlasd.algebra.lie import LieAlgebra
+from atlasd.algebra.known_algebras import trivial
+from atlasd.datasets.components import alone
 from atlasd.datasets.system import System
-from atlasd.datasets.zoo import zoo_systems
-from atlasd.discovery.discover import discover_connected
+from atlasd.datasets.zoo import foreign_systems, zoo_systems
+from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.experiments.digits import digits_reason, upright_digits
+from atlasd.experiments.scoring import TOLERANCE, Outcome, Score, score_discovery
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.prediction.train import Schedule
@@ -45,10 +46,6 @@ from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 
 Mode = Literal["oracle", "fitted"]
-Outcome = Literal["detected", "missed", "wrong dimension", "false discovery", "none", "skipped"]
-
-LARGEST_ANGLE = 10.0
-"""Degrees between a generator and the truth beyond which the generator is wrong."""
 
 QUICK = ("so2", "o2", "blur", "so2_broken", "threefold", "constant_field")
 """Three positives and three negatives that take seconds."""
@@ -69,50 +66,19 @@ _UNTRAINED: dict[str, tuple[str, PredictorSpec]] = {
 
 
 @dataclass(frozen=True)
-class Score:
-    """How an algebra that was found compares with the truth.
-
-    Arguments:
-        outcome: `detected` has the exact dimension and span; `missed` and `wrong dimension` found nothing and
-            too little; `false discovery` holds a direction that is no symmetry; `none` is right on a negative.
-        angle: Largest principal angle between the two spans in degrees, where both are there.
-    """
-
-    outcome: Outcome
-    angle: float | None
-
-
-def score(found: LieAlgebra, truth: LieAlgebra, largest: float = LARGEST_ANGLE) -> Score:
-    """Compares spans: what was found must lie inside the truth, and should fill it.
-
-    Arguments:
-        found: The algebra found.
-        truth: The algebra that is there.
-        largest: Degrees by which a direction may be off.
-
-    Example:
-        >>> turn = LieAlgebra(torch.tensor([[[0.0, -1.0], [1.0, 0.0]]]))
-        >>> nothing = LieAlgebra(torch.zeros(0, 2, 2))
-        >>> score(turn, turn).outcome, score(turn, nothing).outcome, score(nothing, turn).outcome
-        ('detected', 'false discovery', 'missed')
-    """
-    if not found.dimension:
-        return Score("missed" if truth.dimension else "none", None)
-    if not truth.dimension:
-        return Score("false discovery", None)
-    angle = math.degrees(float(found.angles(truth).max()))
-    if found.dimension > truth.dimension or angle > largest:
-        return Score("false discovery", angle)
-    return Score("detected" if found.dimension == truth.dimension else "wrong dimension", angle)
-
-
-@dataclass(frozen=True)
 class Task:
-    """One system, asked in one way, with one seed."""
+    """One system, asked in one way, with one seed.
+
+    Arguments:
+        noise: Noise in the labels, relative to the spread of each output.
+        tolerance: The strength of a breaking up to which it counts as a symmetry.
+    """
 
     system: str
     mode: Mode
     seed: int
+    noise: float = 0.0
+    tolerance: float = TOLERANCE
 
     def __str__(self) -> str:
         return f"{self.system}, {self.mode}, seed {self.seed}"
@@ -121,7 +87,16 @@ class Task:
 @storable()
 @dataclass(frozen=True)
 class Row:
-    """What one task gave; a line of the table."""
+    """What one task gave; a line of the table.
+
+    Arguments:
+        positive: Whether there is a group to be found, continuous or finite.
+        truth: Dimension of the true algebra.
+        components: Number of components of the true group; `None` where it is not scored.
+        false_generators: Directions claimed that are no symmetries of the exact map.
+        false_elements: Coset representatives claimed that are none, or that lie in one component with another.
+        upper: The largest upper end of what is claimed.
+    """
 
     system: str
     kind: str
@@ -130,12 +105,17 @@ class Row:
     positive: bool
     truth: int
     found: int
+    components: int | None
+    found_components: int
     name: str
     verdict: str
     outcome: Outcome
+    false_generators: int
+    false_elements: int
+    note: str
     angle: float | None
     skill: float | None
-    error: float | None
+    upper: float | None
     seconds: float
 
 
@@ -152,37 +132,46 @@ class Zoo:
 
     @property
     def positives(self) -> int:
-        """Rows with a symmetry to be found."""
+        """Rows with a group to be found."""
         return sum(row.positive for row in self.rows if row.outcome != "skipped")
+
+    @property
+    def wrong_dimension(self) -> int:
+        """Rows with a continuous symmetry in which something was found, but with another dimension than the truth."""
+        return sum(row.truth > 0 and row.found not in (0, row.truth) for row in self.rows)
 
     def to_dict(self) -> dict[str, Any]:
         """What `atlasd zoo --json` prints."""
         return {
             "systems": [asdict(row) for row in self.rows],
             "false_discoveries": self.count("false discovery"),
+            "false_generators": sum(row.false_generators for row in self.rows),
+            "false_elements": sum(row.false_elements for row in self.rows),
             "detected": self.count("detected"),
             "positives": self.positives,
             "wrong_dimension": self.wrong_dimension,
+            "wrong_components": self.count("wrong components"),
             "seconds": round(self.seconds, 2),
         }
 
-    @property
-    def wrong_dimension(self) -> int:
-        """Positives in which something was found, but with another dimension than the truth."""
-        return sum(row.positive and row.found not in (0, row.truth) for row in self.rows)
 
+@lru_cache(maxsize=4)
+def _systems(seed: int) -> dict[str, System]:
+    """All systems by name; the maps are closures, which no process can send to another.
 
-@cache
-def _systems() -> dict[str, System]:
-    """All systems by name; the maps are closures, which no process can send to another."""
-    known = {system.name: system for system in zoo_systems()}
+    Arguments:
+        seed: Seed of the parameters of the foreign families; the others have none.
+    """
+    known = {system.name: system for system in (*zoo_systems(), *foreign_systems(seed))}
     for name, (base, _) in _UNTRAINED.items():
         system = known[base]
         known[name] = System(
             name=name,
             kind=system.kind,
-            truth=LieAlgebra(torch.zeros(0, system.size, system.size)),
+            truth=trivial(system.size),
+            components=alone(system.size),
             sample=system.sample,
+            probe=system.probe,
             function=system.function,
             atlas=system.atlas,
             oracle=False,
@@ -193,7 +182,15 @@ def _systems() -> dict[str, System]:
     return known
 
 
-def plan_zoo(*, seeds: int = 5, first: int = 0, only: Sequence[str] = (), mode: str = "both") -> tuple[Task, ...]:
+def plan_zoo(
+    *,
+    seeds: int = 5,
+    first: int = 0,
+    only: Sequence[str] = (),
+    mode: str = "both",
+    noise: float = 0.0,
+    tolerance: float = TOLERANCE,
+) -> tuple[Task, ...]:
     """The tasks, in the order of the table.
 
     Arguments:
@@ -201,14 +198,20 @@ def plan_zoo(*, seeds: int = 5, first: int = 0, only: Sequence[str] = (), mode: 
         first: The first of them.
         only: Names of systems; all by default.
         mode: Ask the exact maps, fitted predictors, or both.
+        noise: Noise in the labels of fitted predictors, relative to the spread of each output.
+        tolerance: The strength of a breaking up to which it counts as a symmetry.
     """
-    systems = _systems()
     if seeds < 1:
         raise InputError(f"`seeds` must be at least 1, got {seeds}.")
     if first < 0:
         raise InputError(f"`first` must be at least 0, got {first}.")
     if mode not in ("oracle", "fitted", "both"):
         raise InputError(f"`mode` must be 'oracle', 'fitted' or 'both', got {mode!r}.")
+    if not 0 <= noise < float("inf"):
+        raise InputError(f"`noise` must be at least 0, got {noise}.")
+    if not 0 < tolerance < 1:
+        raise InputError(f"`tolerance` must lie between 0 and 1, got {tolerance}.")
+    systems = _systems(first)
     for name in only:
         if name not in systems:
             near = difflib.get_close_matches(name, systems, n=3, cutoff=0.6)
@@ -217,7 +220,7 @@ def plan_zoo(*, seeds: int = 5, first: int = 0, only: Sequence[str] = (), mode: 
     modes: tuple[Mode, ...] = ("oracle", "fitted")
     chosen = [systems[name] for name in (only or systems)]
     return tuple(
-        Task(system.name, way, seed)
+        Task(system.name, way, seed, noise if way == "fitted" else 0.0, tolerance)
         for seed in range(first, first + seeds)
         for system in chosen
         for way in modes
@@ -226,50 +229,68 @@ def plan_zoo(*, seeds: int = 5, first: int = 0, only: Sequence[str] = (), mode: 
 
 
 def run_task(task: Task) -> Row:
-    """Draws data, discovers the continuous part, and scores it. One thread: the processes share the cores."""
+    """Draws data, discovers and scores. One thread: the processes share the cores."""
     torch.set_num_threads(1)
-    system = _systems()[task.system]
+    system = _systems(task.seed)[task.system]
     started = time.perf_counter()
     missing = digits_reason() if task.system == "upright_digits" else None
     if missing is not None:
-        return _row(task, system, None, missing, 0.0)
-    samples = _FEWER.get(task.system, _SAMPLES[system.kind, task.mode])
+        return _row(task, system, None, Score("skipped"), missing, 0.0)
+    try:
+        found = _discover(task, system)
+    except InputError as error:
+        return _row(task, system, None, Score("refused"), f"Refused: {error}", time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    given = score_discovery(system, found, task.seed, task.tolerance)
+    return _row(task, system, found, given, found.verdict.reason, seconds)
+
+
+def _discover(task: Task, system: System) -> Discovery:
+    samples = system.samples or _FEWER.get(task.system, _SAMPLES[system.kind, task.mode])
     generator = stream(task.seed, "zoo", "data", system.name)
     with torch.no_grad():
         if task.mode == "oracle":
             x, y = system.sample(samples, generator), None
         else:
-            x, y = system.data(samples, generator)
-    predictor = _UNTRAINED[task.system][1] if task.system in _UNTRAINED else None
-    found = discover_connected(
+            x, y = system.data(samples, generator, noise=task.noise)
+    options: dict[str, Any] = {"tolerance": task.tolerance}
+    if "tolerance" not in inspect.signature(discover).parameters:
+        options = {}
+    return discover(
         x,
         y,
         function=system.function if task.mode == "oracle" else None,
         atlas=system.atlas,
         action=system.action,
-        predictor=predictor,
+        predictor=_UNTRAINED[task.system][1] if task.system in _UNTRAINED else None,
         seed=task.seed,
+        progress=False,
+        **options,
     )
-    return _row(task, system, found, "", time.perf_counter() - started)
 
 
-def _row(task: Task, system: System, found: Discovery | None, reason: str, seconds: float) -> Row:
-    given = Score("skipped", None) if found is None else score(found.algebra, system.truth)
-    verdict = found.verdict if found is not None else None
+def _row(task: Task, system: System, found: Discovery | None, given: Score, reason: str, seconds: float) -> Row:
+    components = None if system.components is None else len(system.components)
+    claimed = () if found is None else (*found.verdict.directions, *found.verdict.cosets)
     return Row(
         system=system.name,
         kind=system.kind,
         mode=task.mode,
         seed=task.seed,
-        positive=system.positive,
+        positive=system.positive or (components or 1) > 1,
         truth=system.truth.dimension,
         found=found.group.dimension if found is not None else 0,
+        components=components,
+        found_components=found.group.order if found is not None else 0,
         name=found.group.name if found is not None else "",
-        verdict=verdict.reason if verdict is not None else reason,
+        verdict=reason,
         outcome=given.outcome,
+        false_generators=given.generators,
+        false_elements=given.elements,
+        note=given.note,
         angle=None if given.angle is None else round(given.angle, 4),
         skill=None if found is None else round(found.predictor.skill, 5),
-        error=None if verdict is None else max((round(d.upper, 5) for d in verdict.directions), default=None),
+        upper=max((round(d.upper, 5) for d in claimed if d.upper is not None), default=None),
         seconds=round(seconds, 2),
     )
 
@@ -278,9 +299,9 @@ def run_zoo(tasks: Sequence[Task], *, workers: int | None = None, progress: Prog
     """Runs all tasks: in this process, in several, or where the workers of the surroundings are.
 
     Arguments:
-        tasks: What to run.
+        tasks: The tasks.
         workers: Processes, each with one thread; `None` takes the workers of the surroundings.
-        progress: Who is told how far it is.
+        progress: Progress display.
     """
     if workers is not None and workers < 1:
         raise InputError(f"`workers` must be at least 1, got {workers}.")
@@ -294,22 +315,26 @@ def run_zoo(tasks: Sequence[Task], *, workers: int | None = None, progress: Prog
     for row in current_workers().stream(run_task, todo, tasks, progress=progress, label="zoo", stage="row"):
         rows.append(row)
         if row.outcome not in ("detected", "none"):
-            progress.say(f"{row.system} ({row.mode}, seed {row.seed}): {row.outcome}. {row.verdict}")
+            what = f"{row.outcome}, {row.note}" if row.note else row.outcome
+            progress.say(f"{row.system} ({row.mode}, seed {row.seed}): {what}. {row.verdict}")
     return Zoo(tuple(rows), time.perf_counter() - started)
 
 
 def zoo_table(rows: Iterable[Row]) -> str:
     """The table as text, one line for every row."""
-    lines = [("system", "mode", "seed", "truth", "found", "name", "outcome", "angle", "seconds", "verdict")]
+    heads = ("system", "mode", "seed", "truth", "parts", "found", "parts", "name", "outcome", "angle", "s", "verdict")
+    lines: list[tuple[str, ...]] = [heads]
     lines += [
         (
             row.system,
             row.mode,
             str(row.seed),
             str(row.truth),
+            "" if row.components is None else str(row.components),
             str(row.found),
+            str(row.found_components),
             row.name,
-            row.outcome,
+            f"{row.outcome}, {row.note}" if row.note else row.outcome,
             "" if row.angle is None else f"{row.angle:.2f}",
             f"{row.seconds:.1f}",
             row.verdict,
@@ -330,10 +355,12 @@ def describe_zoo(zoo: Zoo) -> str:
         skipped = part.count("skipped")
         negatives = len(part.rows) - part.positives - skipped
         lines.append(
-            f"{mode or 'total'}: {part.count('false discovery')} false discoveries, "
-            f"{part.count('detected')} of {part.positives} positives found with the exact dimension, "
-            f"{part.wrong_dimension} with another, {part.count('none')} of {negatives} negatives left alone"
-            + (f", {skipped} skipped" if skipped else "")
+            f"{mode or 'total'}: {part.count('false discovery')} false discoveries "
+            f"({sum(r.false_generators for r in part.rows)} generators, "
+            f"{sum(r.false_elements for r in part.rows)} elements), "
+            f"{part.count('detected')} of {part.positives} positives found whole, "
+            f"{part.wrong_dimension} with another dimension, {part.count('wrong components')} with other components, "
+            f"{part.count('none')} of {negatives} negatives left alone" + (f", {skipped} skipped" if skipped else "")
         )
     return "\n".join([*lines, f"{zoo.seconds:.0f} s"])
 
@@ -342,8 +369,8 @@ def write_zoo(zoo: Zoo, directory: Path) -> Path:
     """Writes `zoo.json` and `zoo.txt`, the table with its totals.
 
     Arguments:
-        zoo: What was found.
-        directory: Where to; made where it is not there.
+        zoo: The rows.
+        directory: The directory, created if needed.
     """
     content = json.dumps(zoo.to_dict(), indent=1) + "\n"
     text = f"{zoo_table(zoo.rows)}\n\n{describe_zoo(zoo)}\n"

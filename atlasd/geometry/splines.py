@@ -23,6 +23,7 @@ REACH = 12
 """Pixels to keep around points: what lies beyond changes a spline of order 5 by less than 0.43^12 = 4e-5."""
 
 _ENTRIES, _ROWS = 2**18, 2**13  # at most so many results, or points, per call of the kernel: they stay in the cache
+_FEW = 4  # fields that share points, up to which a plain gather is faster than the kernel
 
 
 def spline_weights(fraction: Tensor, order: int) -> Tensor:
@@ -43,14 +44,16 @@ def spline_weights(fraction: Tensor, order: int) -> Tensor:
     References:
         de Boor, On calculating with B-splines, Journal of Approximation Theory 6 (1972).
     """
-    weights = torch.ones_like(fraction)[..., None]
+    none = torch.zeros_like(fraction)
+    weights = [torch.ones_like(fraction)]
     for m in range(1, order + 1):
-        # Position within the support [0, m + 1] of each spline; the last centre has the smallest one.
-        inside = fraction[..., None] + torch.arange(m, -1, -1, dtype=fraction.dtype, device=fraction.device)
-        none = torch.zeros_like(fraction)[..., None]
-        later, earlier = torch.cat([none, weights], -1), torch.cat([weights, none], -1)
-        weights = (inside * later + (m + 1 - inside) * earlier) / m
-    return weights
+        later, earlier = [none, *weights], [*weights, none]
+        # The position within the support [0, m + 1] of each spline is `fraction + k`; the last centre has k = 0.
+        weights = [
+            ((fraction + k) * a + (m + 1 - k - fraction) * b) / m
+            for k, a, b in zip(range(m, -1, -1), later, earlier, strict=True)
+        ]
+    return torch.stack(weights, dim=-1)
 
 
 def _slopes(fraction: Tensor, order: int) -> Tensor:
@@ -206,9 +209,15 @@ class FieldSpline:
 
         Returns:
             The values, with shape `(*broadcast(A, L), C, Q)`. Where all points of a set are pixels: the pixels,
-            without rounding.
+            without rounding. Points that require a gradient get the first derivative only; `torch.func.jvp` and
+            `vmap` know all orders.
         """
-        return self._evaluate(points, gradient=False)[0]
+        if not (points.requires_grad and torch.is_grad_enabled()) or _traced():
+            return self._evaluate(points, gradient=False)[0]
+        # Recording the weights of all taps would cost ten times as much as the slopes in closed form.
+        value, slopes = self.with_gradient(points.detach())
+        step = (points - points.detach()).to(value.dtype).unsqueeze(-3)  # zero, with a gradient
+        return value + torch.stack([slope * step[..., a] for a, slope in enumerate(slopes)]).sum(0)
 
     def with_gradient(self, points: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Values at points as in `at`, and their slopes along each of the d axes, all with shape `(*, C, Q)`."""
@@ -216,123 +225,123 @@ class FieldSpline:
         return value, tuple(slopes)
 
     def _evaluate(self, points: Tensor, *, gradient: bool) -> list[Tensor]:
-        # Geometry in float64: float32 positions on a large field lose the fraction.
-        axes = [_taps(points[..., a].double(), s, self.order, self.fill, gradient) for a, s in enumerate(self.shape)]
-        starts, weights = [start for start, _ in axes], [weight for _, weight in axes]
-        sizes = [size + self.order for size in self.shape]
-        out = _gather(self._table, sizes, starts, [w[0] for w in weights])
-        wanted = [self._exact(points, out) if _is_plain(points) else out]
-        for axis in range(self.dimensions if gradient else 0):
-            along = [w[1] if a == axis else w[0] for a, w in enumerate(weights)]
-            wanted.append(_gather(self._table, sizes, starts, along))
-        return wanted
+        out = _evaluate(self._table, self.shape, points, self.order, self.fill, gradient)
+        if _is_plain(points):
+            out[0] = self._exact(points, out[0])
+        return out
 
     def _exact(self, points: Tensor, out: Tensor) -> Tensor:
         """`out`, with the pixels themselves where all points of a set are pixels."""
         whole = (points == points.round()).flatten(-2).all(-1)  # (*A,)
         if not bool(whole.any()):
             return out
-        axes = [_taps(points[..., a].double(), s, 0, self.fill, False) for a, s in enumerate(self.shape)]
         table = _grid_first(self.values, self.dimensions).unflatten(1, self.values.shape[: -self.dimensions])
-        pixels = _gather(table, list(self.shape), [start for start, _ in axes], [w[0] for _, w in axes])
+        pixels = _evaluate(table, self.shape, points, 0, self.fill, gradient=False)[0]
         return torch.where(whole[..., None, None], pixels, out)
 
 
-def _taps(position: Tensor, size: int, order: int, fill: Fill, gradient: bool) -> tuple[Tensor, list[Tensor]]:
-    """First coefficient that counts at each position, and the weights `(*, order + 1)`, with their slopes if asked."""
-    inside = position.clamp(0, size - 1)
-    start = inside.detach().floor()
-    fraction = inside - start
-    weights = [spline_weights(fraction, order)]
-    beyond = position - inside
-    fade = (1 - beyond.abs()).clamp_min(0) if fill == "zeros" else torch.ones_like(beyond)
-    if gradient:
-        slopes = _slopes(fraction, order) * (fade * (beyond == 0))[..., None]
-        if fill == "zeros":
-            slopes = slopes - weights[0] * (beyond.sign() * (fade > 0))[..., None]
-        weights.append(slopes)
-    weights[0] = weights[0] * fade[..., None]
-    return start.long(), weights
-
-
-def _gather(table: Tensor, sizes: list[int], starts: list[Tensor], weights: list[Tensor]) -> Tensor:
-    """Weighted sums of table entries, for every point and field.
+def _evaluate(
+    table: Tensor, shape: tuple[int, ...], points: Tensor, order: int, fill: Fill, gradient: bool
+) -> list[Tensor]:
+    """Values at points, and slopes along each axis if asked, all with shape `(*broadcast(A, L), C, Q)`.
 
     Arguments:
-        table: Numbers on a grid, with shape `(prod(sizes), *L, C)`.
-        starts: The first index along each axis, with shape `(*A, Q)`.
-        weights: The weights along each axis, with shape `(*A, Q, taps)`.
-
-    Returns:
-        The sums, with shape `(*broadcast(A, L), C, Q)`.
+        table: Coefficients, continued beyond the edges, with shape `(prod(shape + order), *L, C)`.
+        points: Positions in pixels, with shape `(*A, Q, d)`.
     """
-    fields, sets = list(table.shape[1:-1]), list(starts[0].shape[:-1])
+    fields, sets = list(table.shape[1:-1]), list(points.shape[:-2])
     rank = max(len(fields), len(sets))
     fields, sets = [1] * (rank - len(fields)) + fields, [1] * (rank - len(sets)) + sets
     # Axes along which points and fields go together, along which only points change, and the other ones.
     both = [i for i in range(rank) if fields[i] != 1 and sets[i] != 1]
     only = [i for i in range(rank) if i not in both and sets[i] != 1]
     rest = [i for i in range(rank) if i not in both and i not in only]
-    grid, channels, points = len(table), table.shape[-1], starts[0].shape[-1]
+    grid, channels, (count, d) = len(table), table.shape[-1], points.shape[-2:]
     blocks = math.prod(fields[i] for i in both)
     table = table.reshape(grid, *fields, channels)
     table = table.permute([*(i + 1 for i in both), 0, *(i + 1 for i in [*only, *rest]), rank + 1])
-    flat = table.reshape(blocks * grid, -1)  # (blocks S, fields)
-
-    def rows(z: Tensor) -> Tensor:
-        z = z.reshape(*sets, *z.shape[starts[0].ndim - 1 :])
-        return z.permute([*both, *only, *rest, *range(rank, z.ndim)]).flatten(0, rank)
-
+    table = table.reshape(blocks * grid, -1)  # (blocks S, fields)
+    rows = points.reshape(*sets, count, d).permute([*both, *only, *rest, rank, rank + 1]).reshape(-1, d)
     offsets = grid * torch.arange(blocks, device=table.device)
-    offset = offsets.repeat_interleave(points * math.prod(sets[i] for i in only))
-    first, factors = [rows(start) for start in starts], [rows(w).to(table.dtype) for w in weights]
+    offsets = offsets.repeat_interleave(count * math.prod(sets[i] for i in only))
 
-    def sums(part: slice) -> Tensor:
-        """Sums for a part of the rows, with shape `(sets, fields, Q)`."""
-        index, weight = _corners(sizes, [i[part] for i in first], [w[part] for w in factors], offset[part])
-        return _weighted_sum(flat, index, weight).unflatten(0, (-1, points)).mT
+    def sums(part: slice) -> list[Tensor]:
+        """Values and slopes of a part of the rows, each `(sets, fields, Q)`."""
+        index, weights = _taps(rows[part], shape, order, fill, gradient)
+        index = index + offsets[part, None]
+        return [_weighted_sum(table, index, w.to(table.dtype)).unflatten(0, (-1, count)).mT for w in weights]
 
-    out = _by_parts(sums, len(offset), points, flat, factors)
-    out = out.reshape(*(sets[i] for i in [*both, *only]), *(fields[i] for i in rest), channels, points)
-    order = [*both, *only, *rest, rank, rank + 1]
-    return out.permute([order.index(i) for i in range(rank + 2)])
+    order_of_axes = [*both, *only, *rest, rank, rank + 1]
+    final = [*(sets[i] for i in [*both, *only]), *(fields[i] for i in rest), channels, count]
+    back = [order_of_axes.index(i) for i in range(rank + 2)]
+    return [out.reshape(final).permute(back) for out in _by_parts(sums, rows, count, table, 1 + d * gradient)]
 
 
-def _by_parts(sums: Callable[[slice], Tensor], rows: int, points: int, table: Tensor, weights: list[Tensor]) -> Tensor:
-    """Results of all rows, with shape `(sets, fields, points)`, computed in parts that fit the cache."""
+def _by_parts(
+    sums: Callable[[slice], list[Tensor]], rows: Tensor, count: int, table: Tensor, results: int
+) -> list[Tensor]:
+    """Results of all rows, each `(sets, fields, count)`, computed in parts that fit the cache."""
     fields = table.shape[-1]
-    if not rows:
-        return table.new_zeros(0, fields, points)
+    if not len(rows):
+        return [table.new_zeros(0, fields, count)] * results
     most = min(_ROWS, _ENTRIES // max(fields, 1))
-    step = points * max(1, most // points)
-    parts = [slice(low, min(low + step, rows)) for low in range(0, rows, step)]
-    if len(parts) == 1 or not _is_plain(table, *weights):
-        return torch.cat([sums(part) for part in parts])
+    step = count * max(1, most // count)
+    parts = [slice(low, min(low + step, len(rows))) for low in range(0, len(rows), step)]
+    if len(parts) == 1 or not _is_plain(table, rows):
+        return [torch.cat(each) for each in zip(*(sums(part) for part in parts), strict=True)]
     # Each part is written with its points last while it is in the cache.
-    out = table.new_empty(rows // points, fields, points)
+    out = [table.new_empty(len(rows) // count, fields, count) for _ in range(results)]
     for part in parts:
-        out[part.start // points : part.stop // points] = sums(part)
+        for whole, some in zip(out, sums(part), strict=True):
+            whole[part.start // count : part.stop // count] = some
     return out
 
 
-def _corners(sizes: list[int], first: list[Tensor], weights: list[Tensor], offset: Tensor) -> tuple[Tensor, Tensor]:
-    """Flat index and weight of every tap, each `(rows, taps)`, from those along each axis."""
-    index, weight = offset[:, None], torch.ones_like(weights[0][:, :1])
-    stride = math.prod(sizes)
-    for start, along, size in zip(first, weights, sizes, strict=True):
-        stride //= size
-        here = stride * (start[:, None] + torch.arange(along.shape[-1], device=along.device))
-        index = (index[..., None] + here[:, None]).flatten(1)
-        weight = (weight[..., None] * along[:, None]).flatten(1)
-    return index, weight
+def _taps(
+    points: Tensor, shape: tuple[int, ...], order: int, fill: Fill, gradient: bool
+) -> tuple[Tensor, list[Tensor]]:
+    """Flat indices of the coefficients that count at points `(rows, d)`, and their weights, each `(rows, taps)`.
+
+    The weights of the values come first, then those of the slopes along each axis if asked.
+    """
+    index = torch.zeros(len(points), 1, dtype=torch.long, device=points.device)
+    weights = [torch.ones_like(points[:, :1], dtype=torch.float64)] * (1 + len(shape) * gradient)
+    for axis, size in enumerate(shape):
+        start, value, slope = _axis_weights(points[:, axis], size, order, fill, gradient)
+        here = start[:, None] + torch.arange(order + 1, device=points.device)
+        index = (index[..., None] * (size + order) + here[:, None]).flatten(1)
+        along = [slope if number == axis + 1 else value for number in range(len(weights))]
+        weights = [(w[..., None] * a[:, None]).flatten(1) for w, a in zip(weights, along, strict=True)]
+    return index, weights
+
+
+def _axis_weights(position: Tensor, size: int, order: int, fill: Fill, gradient: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """First coefficient that counts along an axis, `(rows,)`, the weights `(rows, order + 1)` and their slopes."""
+    # Geometry in float64: float32 positions on a large field lose the fraction.
+    position = position.double()
+    inside = position.clamp(0, size - 1)
+    start = inside.detach().floor()
+    fraction = inside - start
+    weights = slopes = spline_weights(fraction, order)
+    beyond = position - inside
+    fade = (1 - beyond.abs()).clamp_min(0) if fill == "zeros" else torch.ones_like(beyond)
+    if gradient:
+        slopes = _slopes(fraction, order) * (fade * (beyond == 0))[:, None]
+        if fill == "zeros":
+            slopes = slopes - weights * (beyond.sign() * (fade > 0))[:, None]
+    return start.long(), weights * fade[:, None], slopes
 
 
 def _weighted_sum(table: Tensor, index: Tensor, weight: Tensor) -> Tensor:
     """Sums over taps, `(rows, fields)`, of a table `(S, fields)` with indices and weights `(rows, taps)`."""
-    if _traced():
-        taps = zip(index.unbind(1), weight.unbind(1), strict=True)
-        return torch.stack([table[i] * w[:, None] for i, w in taps]).sum(0)
-    return embedding_bag(index, table, per_sample_weights=weight, mode="sum")
+    if table.shape[1] <= _FEW:
+        return torch.einsum("rtf,rt->rf", table[index], weight)
+    if not _traced():
+        return embedding_bag(index, table, per_sample_weights=weight, mode="sum")
+    out = torch.zeros_like(table[:1])
+    for i, w in zip(index.unbind(1), weight.unbind(1), strict=True):
+        out = out + table[i] * w[:, None]
+    return out
 
 
 def _traced() -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, narrowed
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, narrowed, needed
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.trivial import pooled_skill
 from atlasd.runtime.executor import About, Shared, current_workers
@@ -33,6 +33,11 @@ class Joined:
     def __call__(self, x: Tensor) -> Tensor:
         parts = zip(self.functions, self.blocks, strict=True)
         return torch.cat([function(x[:, block.start : block.stop]) for function, block in parts], dim=1)
+
+    @property
+    def need(self) -> tuple[int, ...] | None:
+        """Spatial shape of the inputs that the functions look at, where they say."""
+        return needed(self.functions)
 
     def part(self, charts: range) -> Callable[[Tensor], Tensor]:
         """The predictor of one block."""

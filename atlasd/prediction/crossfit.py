@@ -13,7 +13,7 @@ from torch import Tensor
 from atlasd.prediction.blocks import fit_blocks, join
 from atlasd.prediction.fit import AutoPredictor
 from atlasd.prediction.plants import Planted
-from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, narrowed, part_of
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, narrowed, needed, part_of
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.prediction.train import Job
@@ -85,6 +85,11 @@ class _Sum:
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.first(x) + self.size * self.second(x)
+
+    @property
+    def need(self) -> tuple[int, ...] | None:
+        """Spatial shape of the inputs that both look at, where they say."""
+        return needed((self.first, self.second))
 
     def part(self, charts: range) -> _Sum:
         """The same for some of the charts."""

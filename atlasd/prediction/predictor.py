@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["FittedPredictor", "Predictor", "PredictorSpec"]
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -83,6 +83,14 @@ def narrowed(function: Callable[[Tensor], Tensor], width: int) -> Callable[[Tens
     """The function for the middle of its outputs, `width` pixels, where it can leave out the rest."""
     narrow = getattr(function, "narrowed", None)
     return function if narrow is None else narrow(width)
+
+
+def needed(functions: Sequence[Callable[[Tensor], Tensor]]) -> tuple[int, ...] | None:
+    """Spatial shape of the middle of the inputs that functions look at; `None` where they do not say."""
+    shapes = [getattr(f.function if isinstance(f, Probabilities) else f, "need", None) for f in functions]
+    if any(shape is None for shape in shapes):
+        return None
+    return tuple(max(sizes) for sizes in zip(*shapes, strict=True))
 
 
 def part_of(function: Callable[..., T], charts: range) -> Callable[..., T]:

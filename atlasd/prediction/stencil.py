@@ -21,7 +21,7 @@ from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
-FEATURES = 600
+FEATURES = 180
 """The most weights of a stencil that is wider than it need be."""
 
 WORTH = 0.5
@@ -213,10 +213,14 @@ class _Stencil:
     def __init__(self, weight: Tensor, bias: Tensor, shape: tuple[int, ...]) -> None:
         self.weight, self.bias, self.shape = weight, bias, shape  # (K, C', C, *width), (K, C')
 
+    @property
+    def need(self) -> tuple[int, ...]:
+        """Spatial shape of the inputs that it looks at."""
+        return tuple(s + self.weight.shape[-1] - 1 for s in self.shape)
+
     def __call__(self, x: Tensor) -> Tensor:
         charts, outputs = self.weight.shape[:2]
-        width = self.weight.shape[-1]
-        need = tuple(s + width - 1 for s in self.shape)
+        width, need = self.weight.shape[-1], self.need
         if any(have < want for have, want in zip(x.shape[3:], need, strict=True)):  # the whole field is one chart
             x = _extend(x, width // 2)
         flat = centre_crop(x, need).flatten(1, 2)

@@ -6,21 +6,25 @@ import pytest
 import torch
 from torch.func import jacrev, jvp, vmap
 
+from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.datasets.field_systems import REACH, Stencil, draw_waves, field_systems, plane_waves
 from atlasd.datasets.negatives import negative_systems
+from atlasd.datasets.strength import exact_strength, standard_root
 from atlasd.datasets.system import System
 from atlasd.datasets.vector_systems import vector_systems
-from atlasd.datasets.zoo import zoo_systems
+from atlasd.datasets.zoo import foreign_systems, zoo_systems
 from atlasd.errors import InputError
+from atlasd.experiments.scoring import check_claims
 from atlasd.geometry.actions import GridAction, derivative
 from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.random import stream
 
 ZOO = zoo_systems()
+FOREIGN = foreign_systems(0)
 # These commute with every motion, or feel none: no residual can tell anything about them.
 MUTE = ("identity", "pointwise", "constant_vector", "constant_field")
-SIZE = 29
+SIZE = 41  # what a map makes of the border is felt ten pixels inside, by the splines
 
 
 def over(systems):
@@ -133,6 +137,36 @@ def test_vector_negative(system):
 def test_field_negative(system):
     _, gram, chance = field_residuals(system)
     assert chance_spectrum(gram, chance)[0] > 0.13
+
+
+@over(s for s in (*ZOO, *FOREIGN) if s.function is not None and s.name not in MUTE)
+def test_the_whole_group_is_a_symmetry_of_the_exact_map(system):
+    """Every component, and every generator at a finite size; the definition of strength is that of the scores."""
+    elements = system.components
+    if system.positive:
+        elements = torch.cat([elements, LieAlgebra(system.truth.frame()).exp(0.3 * torch.eye(system.truth.dimension))])
+    strengths = exact_strength(system, elements, 500 if system.kind == "vector" else 8, stream(0, "strength"))
+    # Photographs have edges, which splines cannot follow to the end.
+    assert strengths.max() < (0.05 if system.name.startswith("photographs") else 2e-3)
+
+
+@over(s for s in (*ZOO, *FOREIGN) if s.components is not None)
+def test_components_form_a_group(system):
+    assert torch.equal(system.components[0], torch.eye(system.size, dtype=torch.float64))
+    root = torch.eye(2, dtype=torch.float64)
+    if system.kind == "vector":  # thin ellipses are round in standard units
+        root = standard_root(system.sample(1000, stream(0, "units")))
+    inverse = torch.linalg.inv(root)
+    group = Group(system.truth.adjoint(inverse), inverse @ system.components @ root)
+    assert (group.cayley >= 0).all()
+    assert all(len(row.unique()) == group.order for row in group.cayley)
+
+
+@over(s for s in FOREIGN if s.name.endswith("_control") and s.strength)
+def test_controls_are_broken(system):
+    """Directions of the group that the control has lost, at finite size in standard units."""
+    lost = next(s for s in FOREIGN if s.name == system.name.removesuffix("_control"))
+    assert check_claims(system, Group(lost.truth), 0).generators.min() > 0.25
 
 
 @over(s for s in ZOO if s.name in MUTE)
