@@ -10,9 +10,13 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from atlasd.errors import InputError
 from atlasd.nn.icosahedron import IcosahedralGrid, icosahedral_grid
+
+_VERTICES = 2048
+"""Vertices whose rings are laid out together."""
 
 
 class HexConv(nn.Module):
@@ -106,9 +110,27 @@ class HexConv(nn.Module):
 
     def _oriented(self, x: Tensor, grid: IcosahedralGrid) -> Tensor:
         x = x[:, :, None] if self.in_field == "scalar" else _settle(x)
-        near = surroundings(x, grid, _outgoing(grid, self.stride))  # (B, C, R, N', 7)
-        y = torch.einsum("dcopr,bcrnp->bdon", self._turned(), near)
+        kernel, size = self._turned(), _outgoing(grid, self.stride)
+        # Rings take 42 numbers for each one of the field: they are laid out for some vertices at a time, and again
+        # in the backward pass.
+        parts = []
+        for start in range(0, size, _VERTICES):
+            stop = min(start + _VERTICES, size)
+            if torch.is_grad_enabled() and size > _VERTICES:
+                part = checkpoint(
+                    self._around, x, kernel, grid, start, stop, use_reentrant=False, preserve_rng_state=False
+                )
+            else:
+                part = self._around(x, kernel, grid, start, stop)
+            parts.append(part)
+        y = torch.cat(parts, -1)
         return _settle(y) if self.out_field == "regular" else y.mean(2)
+
+    @staticmethod
+    def _around(x: Tensor, kernel: Tensor, grid: IcosahedralGrid, start: int, stop: int) -> Tensor:
+        """Values of all orientations at some vertices, `(B, C', 6, stop - start)`."""
+        near = surroundings(x, grid, stop, start)  # (B, C, R, N', 7)
+        return torch.einsum("dcopr,bcrnp->bdon", kernel, near)
 
     def _turned(self) -> Tensor:
         """The kernel in its six orientations, with shape `(C', C, 6, 7, R)`."""
@@ -195,15 +217,16 @@ def _matrix(what: str, resolution: int, stride: int, dtype: torch.dtype, device:
     return matrix.coalesce().to(device)
 
 
-def surroundings(x: Tensor, grid: IcosahedralGrid, size: int) -> Tensor:
-    """Each vertex and its ring, in the frame of the vertex: `(B, C, R, N)` to `(B, C, R, size, 7)`."""
-    ring = grid.neighbours[:size].to(x.device)
-    values = x[..., ring]  # (B, C, R, size, 6)
+def surroundings(x: Tensor, grid: IcosahedralGrid, stop: int, start: int = 0) -> Tensor:
+    """Some vertices and their rings, in their frames: `(B, C, R, N)` to `(B, C, R, stop - start, 7)`."""
+    rows = slice(start, stop)
+    ring = grid.neighbours[rows].to(x.device)
+    values = x[..., ring]  # (B, C, R, vertices, 6)
     if x.shape[2] == 6:
-        source = (torch.arange(6)[:, None, None] + grid.turns[:size]) % 6
+        source = (torch.arange(6)[:, None, None] + grid.turns[rows]) % 6
         values = values.gather(2, source.to(x.device).expand(*values.shape))
-    values = values * grid.shares[:size].to(values)
-    return torch.cat([x[..., :size, None], values], -1)
+    values = values * grid.shares[rows].to(values)
+    return torch.cat([x[..., rows, None], values], -1)
 
 
 def _settle(x: Tensor) -> Tensor:

@@ -180,3 +180,29 @@ def test_classes_are_those_of_the_nearest_pixel(rows):
 def test_bad_input_is_refused_in_one_line(make, words):
     with pytest.raises(InputError, match=words):
         make()
+
+
+def test_rings_are_laid_out_for_some_vertices_at_a_time(monkeypatch):
+    """The same outputs and gradients whatever the number; the memory that is kept for the backward pass is that of x."""
+    from atlasd.nn import icosahedral_layers as module
+
+    layer = HexConv(3, 4, resolution=3, in_field="regular", out_field="regular", generator=stream(0))
+    x = torch.randn(2, 3, 6, 642, generator=stream(1))
+    results = []
+    for vertices in (10_000, 100):
+        monkeypatch.setattr(module, "_VERTICES", vertices)
+        kept = {}
+
+        def keep(t, kept=kept):
+            kept[t.data_ptr()] = t.numel()
+            return t
+
+        layer.zero_grad()
+        z = x.clone().requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+            y = layer(z)
+        y.square().sum().backward()
+        results.append((y.detach(), z.grad, layer.weight.grad.clone(), sum(kept.values())))
+    for a, b in zip(results[0][:3], results[1][:3], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    assert results[1][3] < 0.1 * results[0][3]
