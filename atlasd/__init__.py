@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from atlasd.algebra.identify import identify as identify
     from atlasd.algebra.lie import LieAlgebra as LieAlgebra
     from atlasd.discovery.cosets import CosetSearch as CosetSearch
-    from atlasd.discovery.residual import equivariance_error as equivariance_error
     from atlasd.discovery.discover import discover as discover
     from atlasd.discovery.discover import discover_cosets as discover_cosets
     from atlasd.discovery.discover import discover_generators as discover_generators
     from atlasd.discovery.gradient import GradientSearch as GradientSearch
     from atlasd.discovery.locality import survey_charts as survey_charts
+    from atlasd.discovery.residual import equivariance_error as equivariance_error
     from atlasd.discovery.result import Discovery as Discovery
     from atlasd.discovery.result import load as load
     from atlasd.discovery.spectral import SpectralSearch as SpectralSearch
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from atlasd.geometry.charts import PlaneChart as PlaneChart
     from atlasd.geometry.charts import WholeChart as WholeChart
     from atlasd.geometry.sphere import SphereChart as SphereChart
+    from atlasd.nn.auditing import Audit as Audit
+    from atlasd.nn.auditing import audit as audit
     from atlasd.nn.averaging import symmetrize as symmetrize
     from atlasd.nn.checks import assert_equivariant as assert_equivariant
     from atlasd.prediction.fit import fit_predictor as fit_predictor
@@ -40,6 +42,7 @@ __version__ = "0.1.0"
 # Loaded on first use: `atlasd --help` must not wait for torch.
 _HOMES = {
     "Atlas": "geometry.atlas",
+    "Audit": "nn.auditing",
     "ConvPredictor": "prediction.neural",
     "CosetSearch": "discovery.cosets",
     "DeepSetsPredictor": "prediction.moments",
@@ -57,6 +60,7 @@ _HOMES = {
     "VectorAction": "geometry.actions",
     "WholeChart": "geometry.charts",
     "assert_equivariant": "nn.checks",
+    "audit": "nn.auditing",
     "discover": "discovery.discover",
     "discover_cosets": "discovery.discover",
     "discover_generators": "discovery.discover",

@@ -6,6 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from atlasd.nn.auditing import Audit as Audit
+    from atlasd.nn.auditing import audit as audit
     from atlasd.nn.averaging import symmetrize as symmetrize
     from atlasd.nn.build import network as network
     from atlasd.nn.checks import assert_equivariant as assert_equivariant
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 # Loaded on first use, each with only what it needs.
 _HOMES = {
     "AtlasGNN": "metric_gnn",
+    "Audit": "auditing",
     "EGNN": "metric_gnn",
     "EquivariantLinear": "linear",
     "EquivariantMLP": "mlp",
@@ -70,6 +73,7 @@ _HOMES = {
     "MetricGNN": "metric_gnn",
     "TensorType": "tensor_types",
     "assert_equivariant": "checks",
+    "audit": "auditing",
     "circle": "representations",
     "export": "exporting",
     "field_error": "checks",

@@ -126,7 +126,7 @@ def output_errors(
             def one(z: Tensor, pick: Callable[[Output], Tensor] = pick) -> Tensor:
                 return pick(function(z))
 
-            blocks = _multiplets(acting, elements, 1 if y.ndim == 1 else y.shape[axis])
+            blocks = multiplets(acting, elements, 1 if y.ndim == 1 else y.shape[axis])
             columns.append(torch.stack([_error(one, acting, x, y, e, radius, axis, blocks) for e in elements]))
             names += [f"{name}[{', '.join(map(str, b))}]" if name or len(blocks) > 1 else "the output" for b in blocks]
     return torch.cat(columns, 1), names
@@ -166,7 +166,7 @@ def _inner(key: Any, pick: Callable[[Output], Tensor], y: Output) -> Tensor:
     return pick(y[key])
 
 
-def _multiplets(action: Action, elements: Tensor, channels: int) -> list[list[int]]:
+def multiplets(action: Action, elements: Tensor, channels: int) -> list[list[int]]:
     """Channels that the representation mixes share one spread."""
     rho = getattr(action, "rho_out", None)
     if rho is None:
@@ -189,7 +189,7 @@ def _error(
     """The error of each block of channels, `(blocks,)`."""
     d = getattr(action, "dimensions", 0)
     shape = tuple(y.shape[y.ndim - d :]) if d and y.ndim == d + 2 else ()
-    inside = _window(shape, g, radius) if shape else None
+    inside = counting_pixels(shape, g, radius) if shape else None
 
     def rows(z: Tensor) -> Tensor:
         """Values that count, `(channels, values)`, in double precision."""
@@ -217,7 +217,7 @@ def _spread(rows: Tensor) -> Tensor:
     return (rows - rows.mean(1, keepdim=True)).square().mean()
 
 
-def _window(shape: tuple[int, ...], g: Tensor, radius: float | None) -> Tensor:
+def counting_pixels(shape: tuple[int, ...], g: Tensor, radius: float | None) -> Tensor:
     """The pixels that count, `(pixels,)`."""
     p = pixel_grid(shape, dtype=torch.float64)
     if radius is None:

@@ -183,7 +183,7 @@ def test_bad_input_is_refused_in_one_line(make, words):
 
 
 def test_rings_are_laid_out_for_some_vertices_at_a_time(monkeypatch):
-    """The same outputs and gradients whatever the number; the memory that is kept for the backward pass is that of x."""
+    """Outputs and gradients do not depend on the number; only x is kept for the backward pass."""
     from atlasd.nn import icosahedral_layers as module
 
     layer = HexConv(3, 4, resolution=3, in_field="regular", out_field="regular", generator=stream(0))
