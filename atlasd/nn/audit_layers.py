@@ -157,7 +157,7 @@ def _has_places(t: Tensor) -> bool:
 
 
 def _uneven_stride(module: nn.Module | None, given: tuple[Tensor, ...]) -> str:
-    frame = getattr(module, "_frame", (module,))[0]
+    frame: Any = getattr(module, "_frame", (module,))[0]
     stride, kernel = getattr(frame, "stride", None), getattr(frame, "kernel_size", None)
     if stride is None or kernel is None or not given or given[0].ndim != 4 or isinstance(frame.padding, str):
         return ""

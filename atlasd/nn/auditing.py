@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +252,7 @@ def _element(
         acting = default_action(len(g), x, here, outputs) if action is None else action
         d = int(getattr(acting, "dimensions", 0))
         fields = bool(d) and here.ndim == d + 2
-        left, right = sides(lambda z, pick=pick: pick(model(z)), acting, x, here, g)
+        left, right = sides(partial(_picked, model, pick), acting, x, here, g)
         if d and not _on_grid(g, tuple(x.shape[-d:])):
             limit = INTERPOLATED
         inside = counting_pixels(tuple(here.shape[-d:]), g, radius) if fields else None
@@ -272,6 +273,10 @@ def _element(
     else:
         decision = "cannot tell"
     return names, ElementFinding(label, tuple(strengths), tuple(lower), tuple(upper), limit, decision)
+
+
+def _picked(model: Callable[[Tensor], Any], pick: Callable[[Any], Tensor], x: Tensor) -> Tensor:
+    return pick(model(x))
 
 
 def _rows(z: Tensor, block: list[int], fields: bool, d: int, inside: Tensor | None) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["write_audit"]
 
 import math
+from collections.abc import Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -52,7 +53,7 @@ def _share(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.2%}"
 
 
-def _table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     if not rows:
         return ""
     top = "".join(f"<th>{escape(h)}</th>" for h in head)

@@ -15,7 +15,7 @@ from atlasd.cli import main
 from atlasd.commands.audit import named_group
 from atlasd.errors import DataError, InputError
 from atlasd.nn import GroupActivation, GroupConv2d, audit, vector
-from atlasd.nn.model_files import load_model
+from atlasd.nn.model_files import _is_arithmetic, load_model
 from atlasd.runtime.random import stream
 
 C4 = ad.known.cyclic(4)
@@ -181,6 +181,8 @@ def test_pickles_are_refused_before_they_run(x, tmp_path, capsys):
 
 
 def test_wrong_files(tmp_path):
+    assert _is_arithmetic("Symbol('s31', positive=True, integer=True) + 2*s0")
+    assert not _is_arithmetic("__import__('os').system('true')") and not _is_arithmetic("x.y(1)")
     (tmp_path / "no.pt2").write_text("words")
     with pytest.raises(DataError, match=r"file of torch\.export\.save"):
         load_model(tmp_path / "no.pt2")
