@@ -11,13 +11,13 @@ from torch import Tensor
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.nearest import Array
 
-_LEAST_CONDITION = 10.0
-"""Up to this condition an algebra is taken as it is; 1 % of noise gives a shear the look of a rotation beyond it."""
+_LEAST_CONDITION = 3.0
+"""Up to this condition an algebra is taken as it is."""
 _LARGEST_CONDITION = 1e4
 """Where the descent gives up. An algebra without a balanced frame, such as a shear, runs away."""
 _LARGEST_DEFECT = 0.1
 """Largest defect of a balanced frame that is believed: 1 % of noise in a basis that has such a frame stays below."""
-_LARGEST_TRACE = 0.01
+_LARGEST_TRACE = 0.003
 """The same for the trace of a single generator, which has no brackets to tell it from a noisy shear."""
 
 
@@ -33,8 +33,8 @@ def well_conditioned(algebra: LieAlgebra) -> Tensor:
         [[10.0, 0.0], [0.0, 0.1]]
     """
     identity = torch.eye(algebra.size, dtype=torch.float64)
-    if not 0 < algebra.dimension < algebra.size**2 - 1:
-        return identity  # gl(n) and sl(n) are the same in every frame
+    if not algebra.dimension:
+        return identity
     change = torch.from_numpy(balance(algebra.frame().cpu().numpy()))
     if not _LEAST_CONDITION < float(torch.linalg.cond(change)) < _LARGEST_CONDITION:
         return identity

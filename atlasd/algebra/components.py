@@ -71,7 +71,7 @@ def name_group(group: Group, algebra_name: str) -> tuple[str, Evidence]:
     determinants = torch.linalg.det(group.cosets)
     evidence: Evidence = {
         "algebra": algebra_name if group.dimension else "trivial",
-        "components": group.order,
+        "components": group.components,
         "component_group": group.component_group,
         "determinants": [round(value, 6) for value in determinants.tolist()],
     }
@@ -79,13 +79,13 @@ def name_group(group: Group, algebra_name: str) -> tuple[str, Evidence]:
         name, more = _finite_name(group, determinants)
         return name, evidence | more
     if algebra_name.startswith("unknown"):
-        return f"unknown (dim {group.dimension}, {_count(group.order)})", evidence
+        return f"unknown (dim {group.dimension}, {_count(group.components)})", evidence
     if "not closed" in group.component_group:
-        return f"unknown ({algebra_name}, {_count(group.order)}, not closed)", evidence
-    if group.order == 1:
+        return f"unknown ({algebra_name}, {_count(group.components)}, not closed)", evidence
+    if group.components == 1:
         return _connected_name(algebra_name), evidence
     full_name, more = _several_name(group, algebra_name)
-    return full_name or f"{algebra_name}, {_count(group.order)}", evidence | more
+    return full_name or f"{algebra_name}, {_count(group.components)}", evidence | more
 
 
 def _count(components: int) -> str:
@@ -93,22 +93,22 @@ def _count(components: int) -> str:
 
 
 def _finite_name(group: Group, determinants: Tensor) -> tuple[str, Evidence]:
-    if group.order == 1:
+    if group.components == 1:
         return "trivial", {}
     try:
         finite = FiniteGroup(group.cayley)
     except InputError:
-        return f"unknown (dim 0, {_count(group.order)})", {}
+        return f"unknown (dim 0, {_count(group.components)})", {}
     rotations = int((determinants > 0).sum())
     evidence: Evidence = {
         "element_orders": dict(sorted(Counter(finite.orders).items())),
         "abelian": finite.abelian,
         "centre": len(finite.centre),
         "rotations": rotations,
-        "reversing": group.order - rotations,
+        "reversing": group.components - rotations,
         "correction": group.correction,
     }
-    if group.order == 2:
+    if group.components == 2:
         evidence["kind"] = "half turn" if rotations == 2 else _kind_of_reversal(group.cosets[1])
     return finite.name, evidence
 
@@ -147,7 +147,7 @@ def _several_name(group: Group, algebra_name: str) -> tuple[str | None, Evidence
         cosets = cosets / roots[:, None, None]
     tail = "xR+" if scaled else ""
     if family != "so":
-        double = group.order == 2 and bool(torch.linalg.det(cosets[1]) < 0)
+        double = group.components == 2 and bool(torch.linalg.det(cosets[1]) < 0)
         whole = family in ("euclidean", "affine") or int(argument) == group.size
         return (f"{_DOUBLED[family]}({argument}){tail}" if double and whole else None), {}
     acting = _acting_block(group, cosets, scaled)
@@ -163,7 +163,7 @@ def _several_name(group: Group, algebra_name: str) -> tuple[str | None, Evidence
     if evidence["metric_gap"] > group.tolerance:
         return None, evidence
     if "," not in argument:
-        reflects = group.order == 2 and not oriented[1].all()
+        reflects = group.components == 2 and not oriented[1].all()
         return (f"O({argument}){tail}" if reflects else None), evidence
     # The part with fewer directions is time; in the frame of the form it may carry either sign.
     time_first = signs.count(-1.0) <= signs.count(1.0)

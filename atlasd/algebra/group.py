@@ -130,9 +130,14 @@ class Group:
         return self.algebra.dimension
 
     @property
-    def order(self) -> int:
+    def components(self) -> int:
         r"""Number of components; of elements, if the group is finite."""
         return len(self.cosets)
+
+    @property
+    def order(self) -> int:
+        r"""Alias of :attr:`components`."""
+        return self.components
 
     @cached_property
     def cayley(self) -> Tensor:
@@ -145,7 +150,7 @@ class Group:
         try:
             return name_finite(self.cayley)
         except InputError:
-            return f"order {self.order}, not closed"
+            return f"order {self.components}, not closed"
 
     @cached_property
     def identification(self) -> Identification:
@@ -185,7 +190,7 @@ class Group:
         """
         k = len(self.algebra.basis)
         steps = scale * torch.randn(n, k, generator=generator, dtype=torch.float64)
-        choice = torch.randint(self.order, (n,), generator=generator)
+        choice = torch.randint(self.components, (n,), generator=generator)
         return self.cosets[choice] @ self.algebra.exp(steps)
 
     def act(self, x: Tensor, g: Tensor | None = None) -> Tensor:
@@ -227,11 +232,11 @@ class Group:
         if self.name == "trivial":
             return f"trivial  (only the identity of size {self.size})"
         if not self.dimension:
-            return f"{self.name}  (finite, {self.order} elements)"
-        return f"{self.name}  ({self.identification.invariants['algebra']}, {_count(self.order)})"
+            return f"{self.name}  (finite, {self.components} elements)"
+        return f"{self.name}  ({self.identification.invariants['algebra']}, {_count(self.components)})"
 
     def __repr__(self) -> str:
-        return f"Group(dimension={self.dimension}, order={self.order}, size={self.size})"
+        return f"Group(dimension={self.dimension}, components={self.components}, size={self.size})"
 
     def _repr_html_(self) -> str:
         return heat_maps(str(self), {"generators": self.algebra.basis, "cosets": self.cosets})

@@ -17,6 +17,7 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.datasets.components import alone, conjugated, signs
 from atlasd.datasets.kepler import kepler_systems
 from atlasd.datasets.negatives import ripples
+from atlasd.datasets.strength import standard_root
 from atlasd.datasets.system import Function, Sampler, System
 from atlasd.datasets.toys import interval
 from atlasd.runtime.random import stream
@@ -84,6 +85,8 @@ def _mirror(n: int) -> Tensor:
 def broken(system: System, strength: float, generator: torch.Generator, **changes: object) -> System:
     """The nearest control of a system: a generic term is added, and nothing is left of the group.
 
+    The term is one of inputs in standard units: on a thin ellipse it would see only the long axis otherwise.
+
     Arguments:
         system: The system, with an exact map.
         strength: Standard deviation of the term, relative to that of each output.
@@ -95,7 +98,8 @@ def broken(system: System, strength: float, generator: torch.Generator, **change
     x = system.sample(2048, generator)
     y = symmetric(x)
     many = y.ndim > 1
-    ripple = ripples(x, y.shape[1] if many else 1, generator)
+    root = standard_root(x)
+    ripple = _framed(ripples(x.double() @ torch.linalg.inv(root), y.shape[1] if many else 1, generator), root)
     size, height = y.std(0), ripple(x).std(0)
 
     def function(x: Tensor) -> Tensor:
@@ -125,7 +129,7 @@ def _framed_norm(name: str, frame: Tensor, generator: torch.Generator, **fields:
         function=_framed(_bell, frame),
         **fields,  # type: ignore[arg-type]
     )
-    return system, broken(system, 0.7, generator)
+    return system, broken(system, 1.5, generator)
 
 
 def _sets(name: str, tokens: int, samples: int, generator: torch.Generator) -> tuple[System, ...]:
@@ -171,7 +175,8 @@ def _thin_cone(generator: torch.Generator) -> tuple[System, ...]:
 
     def uneven(x: Tensor) -> Tensor:
         eta = (x[:, 1] / x[:, 0]).clamp(-0.9999, 0.9999).atanh()
-        return function(x) + 0.7 * width * (2 * eta + phase).sin()
+        # One sine alone would have a mirror of its own.
+        return function(x) + 0.7 * width * ((2 * eta + phase).sin() + (3 * eta).sin())
 
     system = System(
         name="thin_cone",
@@ -235,7 +240,7 @@ def _few_samples(generator: torch.Generator) -> tuple[System, ...]:
         samples=samples,
         note=f"a square of {n} coordinates, {samples} samples",
     )
-    return system, broken(system, 1.0, generator)
+    return system, broken(system, 1.5, generator)
 
 
 def _noisy_ellipse(generator: torch.Generator) -> tuple[System, ...]:
@@ -293,7 +298,7 @@ def _heavy_tails(generator: torch.Generator) -> tuple[System, ...]:
         samples=1000,
         note=f"Student's t with {degrees} degrees of freedom",
     )
-    return system, broken(system, 0.7, generator)
+    return system, broken(system, 1.5, generator)
 
 
 def _small_channel(generator: torch.Generator) -> tuple[System, ...]:

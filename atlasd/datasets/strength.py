@@ -7,7 +7,7 @@ This is the definition of `docs/design.md`, written apart from the library's own
 
 from __future__ import annotations
 
-__all__ = ["exact_strength", "standard_root", "standard_size"]
+__all__ = ["exact_losses", "exact_strength", "standard_root", "standard_size"]
 
 from collections.abc import Callable
 
@@ -25,14 +25,7 @@ _ORDER = 5
 _SMALLEST_WINDOW = 3.0
 
 
-def exact_strength(
-    system: System,
-    g: Tensor,
-    samples: int,
-    generator: torch.Generator,
-    *,
-    covered: Callable[[Tensor], Tensor] | None = None,
-) -> Tensor:
+def exact_strength(system: System, g: Tensor, samples: int, generator: torch.Generator) -> Tensor:
     """Strength of the breaking of elements by the exact map, 0 for a symmetry, about 1 for a map that ignores `g`.
 
     Arguments:
@@ -40,7 +33,6 @@ def exact_strength(
         g: Elements, with shape `(M, n, n)`.
         samples: The number of fresh inputs.
         generator: The source of randomness.
-        covered: Tells which transformed vectors `(N, *)` count, `(N,)`; all by default. Fields always count.
 
     Returns:
         Amplitudes, with shape `(M,)`; NaN where nothing can be felt, or a transformed field would leave the one drawn.
@@ -58,13 +50,37 @@ def exact_strength(
         >>> [round(s, 1) for s in exact_strength(norm, g, 1000, torch.Generator().manual_seed(0)).tolist()]
         [0.0, 1.0]
     """
+    same, other = exact_losses(system, g, samples, generator)
+    return (same / other).sqrt()
+
+
+def exact_losses(
+    system: System,
+    g: Tensor,
+    samples: int,
+    generator: torch.Generator,
+    *,
+    covered: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Numerator and denominator of the squared strength, so that several elements can be pooled.
+
+    Arguments:
+        system: The map, and how to draw its inputs.
+        g: Elements, with shape `(M, n, n)`.
+        samples: The number of fresh inputs.
+        generator: The source of randomness.
+        covered: Tells which transformed vectors `(N, *)` count, `(N,)`; all by default. Fields always count.
+
+    Returns:
+        Sums over samples of the squared loss through g, and of the same with inputs of other samples, each `(M,)`.
+    """
     if system.function is None:
         raise InputError(f"`system` must have an exact map, got {system.name!r}; score its span instead.")
     with torch.no_grad():
         x = (system.probe or system.sample)(samples, generator).double()
-        if system.kind == "vector":
-            return _vectors(system, x, g.double(), covered)
-        return _fields(system, x, g.double())
+        field = system.kind == "field"
+        found = _fields(system, x, g.double()) if field else _vectors(system, x, g.double(), covered)
+    return found[:, 0], found[:, 1]
 
 
 def standard_root(x: Tensor) -> Tensor:
@@ -79,26 +95,26 @@ def standard_size(generators: Tensor, root: Tensor) -> Tensor:
     return torch.linalg.matrix_norm(torch.linalg.solve(root, generators.double() @ root), ord=2)
 
 
-def _ratio(own: Tensor, through: Tensor, spread: Tensor) -> Tensor:
-    """Strength from outputs `(N, outputs, ...)` and those through g, each output in its own spread."""
+def _losses(own: Tensor, through: Tensor, spread: Tensor) -> Tensor:
+    """Numerator and denominator, `(2,)`, from outputs `(N, outputs, ...)` and those through g, in their own spread."""
     shape = (1, -1) + (1,) * (own.ndim - 2)
     keep = spread > 1e-9 * spread.max()
     own, through = ((z / spread.reshape(shape))[:, keep].flatten(1) for z in (own, through))
-    # Where the map is not defined, nothing is predicted: such a sample counts as one of another sample would.
     known = through.isfinite().all(1)
-    share = known.double().mean()
+    unknown = float((~known).sum())
     own, through = own[known], through[known]
     n = len(own)
     if n < 2 or not own.shape[1]:
-        return torch.ones((), dtype=torch.float64) if own.shape[1] else torch.full((), torch.nan, dtype=torch.float64)
-    same = (own - through).square().sum(1)
+        return torch.full((2,), torch.nan if not own.shape[1] or not unknown else 1.0, dtype=torch.float64)
+    same = (own - through).square().sum()
     squares = n * (own.square().sum() + through.square().sum())
-    every = squares - 2 * own.sum(0) @ through.sum(0)
-    other = (every - same.sum()) / (n * (n - 1))
+    other = (squares - 2 * own.sum(0) @ through.sum(0) - same) / (n - 1)
     # Sums of squares cancel to rounding for a map without any spread.
-    if other <= 1e-12 * squares / n**2:
-        return torch.full((), torch.nan, dtype=torch.float64)
-    return (share * same.mean() / other + 1 - share).sqrt()
+    if other <= 1e-12 * squares / n:
+        return torch.full((2,), torch.nan, dtype=torch.float64)
+    # Where the map is not defined, nothing is predicted: such a sample counts as one of another sample would.
+    lost = unknown * other / n
+    return torch.stack([same + lost, other + lost])
 
 
 def _vectors(system: System, x: Tensor, g: Tensor, covered: Callable[[Tensor], Tensor] | None) -> Tensor:
@@ -117,7 +133,7 @@ def _vectors(system: System, x: Tensor, g: Tensor, covered: Callable[[Tensor], T
         there = action.on_input(element, x)
         keep = torch.ones(len(x), dtype=torch.bool) if covered is None else covered(there)
         through = action.on_output(torch.linalg.inv(element), outputs(there[keep]))
-        found.append(_ratio(own[keep], through, spread))
+        found.append(_losses(own[keep], through, spread))
     return torch.stack(found)
 
 
@@ -139,7 +155,7 @@ def _fields(system: System, x: Tensor, g: Tensor) -> Tensor:
     curves, own_curves = _coefficients(x), _coefficients(own)
     spread = _inside(own, reach).std((0, 2, 3))
     if spread.max() <= 1e-6 * _inside(y, reach).std((0, 2, 3)).max():  # pointwise, up to rounding
-        return torch.full((len(g),), torch.nan, dtype=torch.float64)
+        return torch.full((len(g), 2), torch.nan, dtype=torch.float64)
     found = []
     for element in g:
         back = torch.linalg.inv(element)
@@ -147,7 +163,7 @@ def _fields(system: System, x: Tensor, g: Tensor) -> Tensor:
         corner = reach * 2**0.5 + 1
         radius = min(float(system.atlas.radii[1] - 1), (half - corner) / stretch - corner)
         if radius < _SMALLEST_WINDOW:
-            found.append(torch.full((), torch.nan, dtype=torch.float64))
+            found.append(torch.full((2,), torch.nan, dtype=torch.float64))
             continue
         wide = int(radius) + reach
         grid = pixel_grid((2 * wide + 1,) * 2, dtype=torch.float64)
@@ -159,7 +175,7 @@ def _fields(system: System, x: Tensor, g: Tensor) -> Tensor:
         moved = _read(own_curves, grid[inside.flatten()] @ back.mT)
         if action.rho_out is not None:
             moved = torch.einsum("ij,njq->niq", action.rho_out(element), moved)
-        found.append(_ratio(moved, through, spread))
+        found.append(_losses(moved, through, spread) / moved.shape[-1])
     return torch.stack(found)
 
 

@@ -49,9 +49,10 @@ def promising(court: Court, found: Found) -> Iterator[tuple[Tensor, tuple[str, .
     A span that is nearly closed is moved to exact closure, but not where that spoils what was better: a worse candidate
     never drives out a better one.
     """
+    if not len(found.basis):
+        return
     if found.fixed:
-        if len(found.basis):
-            yield in_standard_form(court, found.basis.double()), ()
+        yield in_standard_form(court, found.basis.double()), ()
         return
     quick, error = court.strengths(found.basis)
     order = quick.argsort()
@@ -193,16 +194,20 @@ def words(
             reason += f" Approximately, it commutes with more: {len(near)} direction(s) with a breaking of {listed}."
         if open_ones:
             reason += f" {len(open_ones)} more could not be decided: {open_ones[0].reason}."
-    elif open_ones:
+    elif any(d in open_ones for d in (f.direction for f in generators.dropped)) or (open_ones and not broken):
         reason = f"Cannot tell: {open_ones[0].reason}."
     elif broken:
         least = min(d.lower for d in broken)
-        reason = f"No symmetry: every direction is broken, the least by at least {least:.0%}; the tolerance is {tolerance:.0%}."
+        reason = (
+            f"No symmetry: the least broken direction is broken by at least {least:.0%}; {tolerance:.0%} is allowed."
+        if open_ones:
+            reason += f" Of single elements, {len(open_ones)} could not be decided: {open_ones[0].reason}."
+        )
     elif unfelt or any(f.unfelt for f in dropped):
-        reason = "Not testable: nothing in the data feels the transformations that could be symmetries."
+        reason = "Not testable: the outputs are constant, or depend on the same pixel or on too few components only."
     else:
         reason = "No symmetry: no transformation comes near."
-    if unfelt:
+    if unfelt and group.dimension + len(dropped):
         reason += f" {unfelt} direction(s) could not be tested: nothing in the data feels them."
     reason += "".join(f" Note: {note}." for note in dict.fromkeys((*notes, *generators.notes)))
     return Verdict(

@@ -34,6 +34,8 @@ from atlasd.runtime.stages import current_stages, fingerprint
 
 TOLERANCE = 0.2
 """The largest strength of a breaking, as a ratio of amplitudes, that counts as a symmetry."""
+_TESTABLE = 1e-3
+"""Share of the targets' spread below which nothing is left to be tested: rounding."""
 
 
 def discover(
@@ -136,7 +138,9 @@ def _attempt(
         x, y, function=function, atlas=atlas, action=action, predictor=predictor, seed=seed, progress=shown
     )
     clock("predictor")
-    found: Found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown))
+    nothing = Found(torch.zeros(0, problem.size, problem.size, dtype=torch.float64), unfelt=problem.size**2)
+    asked = problem.testable > _TESTABLE
+    found: Found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown)) if asked else nothing
     clock("search")
     court = Court(problem, tolerance, seed=seed, progress=shown, weights=found.weights)
     generators: Settled = stages.do("verdict", lambda: settle_generators(court, found))
@@ -144,7 +148,9 @@ def _attempt(
     algebra = LieAlgebra(generators.matrices)
     identity = torch.eye(problem.size, dtype=torch.float64)[None]
     group, elements = Group(algebra, identity), Settled(identity, [], [])
-    if cosets is not None:
+    undecided = not generators.kept and any(f.direction.decision == "cannot tell" for f in generators.dropped)
+    # Where a continuous part could not be decided, elements of it are not to be claimed one by one.
+    if cosets is not None and asked and not undecided:
         elements = stages.do("cosets", lambda: settle_cosets(court, algebra, cosets, seed=seed, progress=shown))
         group = Group(algebra, elements.matrices)
     clock("cosets")

@@ -52,6 +52,7 @@ class Problem:
         classes: Number of classes, 0 for regression.
         background: The class whose pixels do not count; `None` for none.
         fits: The predictors behind `functions`; `None` for a given function.
+        testable: Share of the spread of the targets that does not commute with everything by itself.
     """
 
     functions: tuple[Function, ...]
@@ -65,6 +66,7 @@ class Problem:
     classes: int = 0
     background: int | None = None
     fits: CrossFit | None = None
+    testable: float = 1.0
 
     @property
     def size(self) -> int:
@@ -228,9 +230,35 @@ def in_comparison(problem: Problem, functions: tuple[Function, ...]) -> tuple[Fu
 
 
 def _finished(problem: Problem) -> Problem:
-    """The problem with its background and its pointwise part."""
+    """The problem with its background, its pointwise part, and what is left to be tested."""
     problem = replace(problem, functions=in_comparison(problem, problem.functions))
     index = problem.pick(128)
+    problem = replace(_without_pointwise(problem, index), fits=problem.fits)
+    return replace(problem, testable=_testable(problem, index))
+
+
+def _testable(problem: Problem, index: Tensor) -> float:
+    """Share of the spread of the targets that is neither constant nor a map of the same pixel."""
+    total = left = level = 0.0
+    for block in problem.blocks():
+        part = problem.part(block)
+        x = part.inputs(index)
+        y = part.labels(index, x).double()
+        level = max(level, float(y.abs().max()))
+        spread = (y - y.mean(0)).square().mean() if not part.is_field else (y - y.mean()).square().mean()
+        rest = spread
+        if part.pointwise is not None:
+            width = 2 * math.ceil(part.radius or 1.0) + 1
+            y = centre_crop(y, tuple(min(s, width + (s - width) % 2) for s in y.shape[3:]))
+            z = y - part.pointwise(x, tuple(y.shape[3:])).double()
+            rest = (z - z.mean()).square().mean()
+        total, left = total + float(spread), left + float(rest)
+    # Rounding alone leaves about 1e-12 of the square of the values.
+    return 0.0 if total <= 1e-10 * level**2 else math.sqrt(left / total)
+
+
+def _without_pointwise(problem: Problem, index: Tensor) -> Problem:
+    """The problem with its background and its pointwise part."""
     action = problem.action
     if problem.classes and problem.is_field:
         counts = torch.bincount(problem.samples.targets(index[:32]).flatten(), minlength=problem.classes)

@@ -92,11 +92,13 @@ def score_discovery(system: System, found: Discovery, seed: int, tolerance: floa
         # A map that feels nothing has no strength, and no claim about it is true.
         false = int((~(claims.generators <= limit)).sum()), int((~(claims.elements <= limit)).sum())
     split = _repeated(found.group, claims, system)
+    strengths = torch.cat([claims.generators, claims.elements])
+    worst = f"true strength {strengths.nan_to_num(nan=1.0).max():.2f}" if len(strengths) else ""
     if any(false) or split:
-        worst = torch.cat([claims.generators, claims.elements]).nan_to_num(nan=1.0).max()
-        note = f"true strength {worst:.2f}" if any(false) else f"{split} components that are one with another"
+        note = worst if any(false) else f"{split} components that are one with another"
         return Score("false discovery", false[0], false[1] + split, claims.angle, note)
-    return Score(_outcome(system, found, claims), angle=claims.angle)
+    outcome = _outcome(system, found, claims)
+    return Score(outcome, angle=claims.angle, note=worst if outcome == "inexact" else "")
 
 
 def check_claims(system: System, group: Group, seed: int) -> Claims:

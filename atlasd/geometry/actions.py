@@ -152,7 +152,7 @@ class GridAction:
         value, slopes = spline.with_gradient(sources)
         offsets = (sources - _centre(spline.shape)).to(value.dtype).unsqueeze(-3)  # (*A, 1, P, n)
         # (g exp(A) . E)(p) = rho(g) rho(exp A) E(exp(-A) q) with q = g^-1 p.
-        out = torch.stack([torch.stack([-slopes[i] * offsets[..., j] for j in range(n)]) for i in range(n)])
+        out = torch.stack([slope * -offsets[..., j] for slope in slopes for j in range(n)]).unflatten(0, (n, n))
         if rho is None:
             return value, out
         units = torch.eye(n * n, dtype=g.dtype).reshape(n * n, n, n)

@@ -43,8 +43,7 @@ class AutoPredictor:
             return [StencilPredictor(), *([PatchPredictor()] if samples.atlas.radii else [])]
         kinds: list[PredictorSpec] = [] if samples.classes else [FormPredictor()]
         kinds += [MomentPredictor()] if samples.x.ndim == 3 else []
-        kinds += [MLPPredictor()]
-        return kinds if samples.classes else [*kinds, MLPPredictor(hidden=(48, 48, 48), gated=True)]
+        return [*kinds, MLPPredictor()]
 
     def enough(self, samples: Samples) -> float:
         """Skill at which no other kind is tried."""

@@ -20,7 +20,9 @@ _CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
 
 @dataclass(frozen=True, eq=False)
 class VectorPlant:
-    """A sum of a few plane waves of standard vectors, or of all tokens of a set: `(B, 1, *in)` to `(B, 1, O)`.
+    """A sum of a few plane waves of standard vectors: `(B, 1, *in)` to `(B, 1, O)`.
+
+    Of sets, half of the waves are those of every token, summed, and half those of the sum of all tokens.
 
     Arguments:
         waves: Wave vectors, `(M, n)`.
@@ -40,10 +42,16 @@ class VectorPlant:
         return cls(waves, phases, torch.randn(_WAVES, outputs, generator=generator, dtype=torch.float64))
 
     def __call__(self, x: Tensor) -> Tensor:
-        tokens = (x if x.ndim == 4 else x.unsqueeze(2)).double()
+        if x.ndim == 3:
+            values = torch.cos(x.double() @ self.waves.mT + self.phases)
+            return (values @ self.amplitudes).to(x.dtype)
+        tokens = x.double()
         present = (tokens != 0).any(-1, keepdim=True)
-        values = torch.cos(tokens @ self.waves.mT + self.phases) * present
-        return (values.sum(2) @ self.amplitudes).to(x.dtype)
+        count = present.sum(2).clamp_min(1) ** 0.5
+        each = (torch.cos(tokens @ self.waves.mT + self.phases) * present).sum(2) / count
+        total = torch.cos((tokens.sum(2) / count) @ self.waves.mT + self.phases)
+        half = _WAVES // 2
+        return (torch.cat([each[..., :half], total[..., half:]], dim=-1) @ self.amplitudes).to(x.dtype)
 
 
 @dataclass(frozen=True, eq=False)

@@ -158,7 +158,7 @@ def test_words():
     assert str(known.special_orthogonal(3)) == "SO(3)  (so(3), 1 component)"
     assert str(known.dihedral(4)) == "D4  (finite, 8 elements)"
     assert str(known.cyclic(1)).startswith("trivial")
-    assert repr(known.lorentz()) == "Group(dimension=6, order=4, size=4)"
+    assert repr(known.lorentz()) == "Group(dimension=6, components=4, size=4)"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from atlasd.discovery.setup import prepare
+from atlasd.discovery.problem import prepare
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 
@@ -34,7 +34,7 @@ def generic(x):
 
 def problem_of(function, x, **options):
     """The problem that a search is given for a function."""
-    return prepare(x, function=function, seed=0, progress=Silent(), **options).problem
+    return prepare(x, function=function, seed=0, progress=Silent(), **options)[0]
 
 
 def normal(*shape, seed=0, dtype=torch.float32):

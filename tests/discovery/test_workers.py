@@ -10,7 +10,7 @@ import torch
 
 import atlasd as ad
 from atlasd.datasets.field_systems import draw_waves, laplacian, plane_waves
-from atlasd.discovery.discover import discover_connected
+from atlasd.discovery.discover import discover
 from atlasd.errors import AtlasdError
 from atlasd.prediction.samples import Samples
 from atlasd.runtime.executor import process_pool, working
@@ -28,7 +28,7 @@ def data():
 def find(data, executor=None):
     """Six charts, hence two blocks."""
     with working(executor):
-        return discover_connected(
+        return discover(
             *data,
             atlas=ATLAS,
             predictor=ad.StencilPredictor(width=3),
