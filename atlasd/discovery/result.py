@@ -27,6 +27,7 @@ from atlasd.runtime.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch.nn import Module
 
 SCHEMA = 2
 _READ = (1, 2)
@@ -215,6 +216,12 @@ class Discovery:
         from atlasd.report.html import write_report  # the report draws; discovery must not need it
 
         return write_report(self, Path(path))
+
+    def network(self, x: Any, y: Any, **options: Any) -> Module:
+        """A network that commutes with the group, for these inputs and targets; options as in `atlasd.nn.network`."""
+        from atlasd.nn.build import network  # layers are built on discovery, which must not need them
+
+        return network(self, x, y, **options)
 
     def plot(self, directory: str | Path | None = None) -> dict[str, Figure]:
         """The figures as matplotlib objects, by name; with a directory, also written there as PNG and SVG."""
