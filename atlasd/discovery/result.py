@@ -27,7 +27,6 @@ from atlasd.runtime.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from torch.nn import Module
 
 SCHEMA = 2
 _READ = (1, 2)
@@ -217,9 +216,9 @@ class Discovery:
 
         return write_report(self, Path(path))
 
-    def network(self, x: Any, y: Any, **options: Any) -> Module:
+    def network(self, x: Any, y: Any, **options: Any) -> Any:
         """A network that commutes with the group, for these inputs and targets; options as in `atlasd.nn.network`."""
-        from atlasd.nn.build import network  # layers are built on discovery, which must not need them
+        from atlasd.nn.build import network
 
         return network(self, x, y, **options)
 

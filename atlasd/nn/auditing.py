@@ -25,6 +25,7 @@ from atlasd.nn.audit_layers import LayerFinding, audit_layers
 from atlasd.nn.averaging import symmetrize
 from atlasd.nn.checks import counting_pixels, default_action, evaluating, leaves, multiplets
 from atlasd.nn.tensor_types import TensorType
+from atlasd.nn.traces import trace
 from atlasd.runtime.random import stream
 
 EXACT, INTERPOLATED = 1e-4, 0.05
@@ -184,7 +185,7 @@ def audit(
         raise InputError(
             f"`x` must have at least 4 samples, got {len(x)}; breakings are measured against their spread."
         )
-    notes = _notes(model)
+    notes = _notes(model, x)
     found = None
     if group is None:
         found = discover(x, function=_first_tensor(model), action=action, seed=seed, progress=False)
@@ -324,13 +325,17 @@ def _first_tensor(model: Callable[[Tensor], Any]) -> Callable[[Tensor], Tensor]:
     return function
 
 
-def _notes(model: Callable[[Tensor], Any]) -> list[str]:
+def _notes(model: Callable[[Tensor], Any], x: Tensor) -> list[str]:
     if not isinstance(model, nn.Module):
         return ["the model is no module: its layers cannot be watched"]
+    notes = []
     norms = [n for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.training]
     if norms:
-        return [f"batch norm is in training mode ({norms[0]}): used so, samples depend on their batch"]
-    return []
+        notes.append(f"batch norm is in training mode ({norms[0]}): used so, samples depend on their batch")
+    halves = [s.name for s in trace(model, x[:4]) if s.made.dtype in (torch.float16, torch.bfloat16)]
+    if halves:
+        notes.append(f"half precision from layer {halves[0]} on: symmetries hold up to rounding at best")
+    return notes
 
 
 def _price(

@@ -88,6 +88,12 @@ def test_planted_defects_are_named(defect, name, cause, x):
     assert cause in found.culprit.cause
 
 
+def test_half_precision_is_noted_where_rounding_hides_it(x):
+    net = layers()
+    net.second = Half(net.second.export().to(torch.bfloat16))
+    assert any("half precision from layer second.inner" in note for note in audit(net, x, C4).notes)
+
+
 def test_only_the_broken_output_is_named(x):
     def model(x):
         return {"mean": x.mean((2, 3)), "corner": x[..., 0, 0]}

@@ -36,9 +36,8 @@ def test_fields(waves):
     net = network(SO2, x, 3 * x + 1, width=10, generator=stream(0))
     assert isinstance(net, FieldNetwork) and net(x).shape == x.shape
     turn = SO2.algebra.exp(torch.tensor([[0.7]], dtype=torch.float64))
-    assert float(field_error(net, x, turn, radius=8)) < 0.02
     plain = FieldNetwork(1, 1, group=ad.known.cyclic(1), width=10, generator=stream(0))
-    assert float(field_error(plain, x, turn, radius=8)) > 0.1
+    assert float(field_error(net, x, turn, radius=8)) < 0.2 * float(field_error(plain, x, turn, radius=8))
     pooled = network(ad.known.cyclic(4), x, torch.arange(4) % 2, width=8)
     assert pooled(x).shape == (4, 2)
     torch.testing.assert_close(pooled(x.rot90(dims=(2, 3))), pooled(x), atol=1e-4, rtol=1e-4)
