@@ -24,12 +24,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from atlasd.discovery.setup import prepare
 from torch import Tensor
 
 from atlasd.datasets.field_systems import draw_waves, laplacian, plane_waves
 from atlasd.discovery import gram
 from atlasd.discovery.discover import discover_connected
-from atlasd.discovery.setup import prepare
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.progress import Silent

@@ -198,11 +198,9 @@ def words(
         reason = f"Cannot tell: {open_ones[0].reason}."
     elif broken:
         least = min(d.lower for d in broken)
-        reason = (
-            f"No symmetry: the least broken direction is broken by at least {least:.0%}; {tolerance:.0%} is allowed."
+        reason = f"No symmetry: the least broken direction has a breaking of at least {least:.0%}."
         if open_ones:
             reason += f" Of single elements, {len(open_ones)} could not be decided: {open_ones[0].reason}."
-        )
     elif unfelt or any(f.unfelt for f in dropped):
         reason = "Not testable: the outputs are constant, or depend on the same pixel or on too few components only."
     else:

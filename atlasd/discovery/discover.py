@@ -155,7 +155,7 @@ def _attempt(
         group = Group(algebra, elements.matrices)
     clock("cosets")
     group = group.conjugate(torch.linalg.inv(problem.units.frame))
-    frames = film(problem, group, court.weights)
+    frames = film(problem, group, court.weights, testable=asked)
     clock("frames")
     notes = _notes(problem, action)
     return Discovery(

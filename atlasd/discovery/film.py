@@ -31,13 +31,14 @@ _VECTORS = 256
 _SHOWN = 48
 
 
-def film(problem: Problem, group: Group, weights: Tensor) -> Frames:
+def film(problem: Problem, group: Group, weights: Tensor, *, testable: bool = True) -> Frames:
     """Transforms samples along every generator, through the cosets, and once where there is no symmetry.
 
     Arguments:
         problem: Maps and data, in standard units.
         group: What was found, in raw units.
         weights: Weights of the charts, with shape `(K,)`.
+        testable: Whether there is anything to show; otherwise only the background is kept.
     """
     samples = problem.samples
     shown = int(weights.argmax())
@@ -48,7 +49,7 @@ def film(problem: Problem, group: Group, weights: Tensor) -> Frames:
     radii = samples.atlas.radii if all(isinstance(chart, PlaneChart) for chart in charts) else None
     background = _background(samples.x[0]) if samples.is_field else None
     scene = Shared(_Scene.of(problem, shown))
-    paths = _paths(group)
+    paths = _paths(group) if testable else []
     tracks = current_workers().map(_track, [(scene, *path) for path in paths], [p[0] for p in paths], quick=True)
     return Frames(
         tracks=tuple(tracks),

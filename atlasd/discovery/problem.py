@@ -192,7 +192,9 @@ def prepare(
     if current_workers().executor is not None:
         samples = samples.in_files(current_workers().scratch)
     raw = samples
-    samples = samples.standard() if isinstance(action, GridAction | VectorAction) else samples.plain()
+    plain = not isinstance(action, GridAction | VectorAction)
+    samples = samples.plain() if plain else samples.standard()
+    assert samples.units is not None
     fits: CrossFit | None = None
     if function is not None:
         fitted, spread = oracle_predictor(function, raw, samples.units)
@@ -210,7 +212,7 @@ def prepare(
     problem = Problem(
         functions=functions,
         fold=fold,
-        action=samples.units.action(action) if isinstance(action, GridAction | VectorAction) else action,
+        action=action if plain or samples.units is None else samples.units.action(action),
         samples=samples,
         known=function is not None,
         radius=_radius(samples, reach, known=function is not None),
@@ -224,8 +226,11 @@ def prepare(
 def in_comparison(problem: Problem, functions: tuple[Function, ...]) -> tuple[Function, ...]:
     """Functions as they are compared: probabilities for classes, and only as far out as outputs count."""
     if problem.radius is not None:
-        width = 2 * (math.ceil(problem.radius) + _EDGE) + 1
-        functions = tuple(narrowed(f, width) for f in functions)
+        half = math.ceil(problem.radius) + _EDGE
+        if problem.samples.atlas.radii is not None:
+            # Beyond, a map would see what is not there, and splines are not local: they would carry it inwards.
+            half = max(min(half, math.floor(problem.samples.atlas.radii[0] - problem.reach + 0.5)), 1)
+        functions = tuple(narrowed(f, 2 * half + 1) for f in functions)
     return tuple(compared(f, problem.classes) for f in functions)
 
 

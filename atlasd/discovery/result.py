@@ -18,6 +18,7 @@ from torch import Tensor
 from atlasd.algebra.group import Group
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.doors import Doors
 from atlasd.discovery.frames import Frames
 from atlasd.discovery.seal import check_seal, seal
 from atlasd.errors import DataError
@@ -100,7 +101,7 @@ class PredictorSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class Discovery:
+class Discovery(Doors):
     """The answer of `atlasd.discover`.
 
     Arguments:
@@ -215,12 +216,6 @@ class Discovery:
         from atlasd.report.html import write_report  # the report draws; discovery must not need it
 
         return write_report(self, Path(path))
-
-    def network(self, x: Any, y: Any, **options: Any) -> Any:
-        """A network that commutes with the group, for these inputs and targets; options as in `atlasd.nn.network`."""
-        from atlasd.nn.build import network
-
-        return network(self, x, y, **options)
 
     def plot(self, directory: str | Path | None = None) -> dict[str, Figure]:
         """The figures as matplotlib objects, by name; with a directory, also written there as PNG and SVG."""

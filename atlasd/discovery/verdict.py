@@ -40,6 +40,8 @@ _JUDGED = 3
 _DRAWS = 1999
 _BLOCKS = 400
 _FEWEST = 12
+_FELT = 1e-4
+"""Strength of unrelated transformations below which nothing feels a direction: rounding."""
 _VECTORS, _FIELDS = 1024, 72
 _PLANTED = 2
 _LADDER = (0.15, 0.35, 0.7, 1.2)
@@ -176,18 +178,10 @@ class Court:
         for i, size in enumerate(sizes):
             kept = covered[i] * (self.weights > 0)
             share = float(kept.sum() / max(float((self.weights > 0).sum()) * 2 * kept.shape[1], 1.0))
-            trials.append(
-                _Trial(
-                    element=pairs[i, 0],
-                    excess=excess[i].sum(0),
-                    scale=scale[i].sum(0),
-                    plain=plain[i].sum(0),
-                    coverage=share,
-                    telling=telling[i],
-                    samples=int((kept.sum((0, 2)) > 0).sum()),
-                    size=size,
-                )  # fmt: skip
-            )
+            share = 0.0 if bool(wild[i]) else share
+            count = int((kept.sum((0, 2)) > 0).sum())
+            e, d, p = (z[i].sum(0) for z in (excess, scale, plain))
+            trials.append(_Trial(pairs[i, 0], e, d, p, share, telling[i], count, size))
         return trials
 
     def _telling(self, pairs: Tensor, losses: Losses) -> list[float]:
@@ -220,9 +214,9 @@ class Court:
         return self._rungs
 
     def _counting(self, trials: Sequence[_Trial]) -> list[_Trial]:
-        """The largest trials that data cover and that can tell, up to a quarter turn; beyond only where less cannot tell.
+        """The largest trials that data cover and that can tell, up to a quarter turn.
 
-        An error of a generator grows with the size, so that farther is not always better.
+        Larger ones are taken only where these cannot tell: an error of a generator grows with the size.
         """
         good = [
             t
@@ -246,7 +240,7 @@ class Court:
         nan = math.nan
         if not counting:
             best = max(group, key=lambda t: (t.coverage >= COVERED, t.telling))
-            unfelt = max(t.telling for t in group) < 0.1 * self.tolerance
+            unfelt = max(t.telling for t in group) < _FELT
             if unfelt:
                 decision, reason = "not testable", "nothing in the data feels it"
             elif best.coverage < COVERED or best.samples < _FEWEST:

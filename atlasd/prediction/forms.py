@@ -123,7 +123,7 @@ class _Features:
 
     def __call__(self, x: Tensor) -> Tensor:
         columns = []
-        power = {(): torch.ones_like(x[:, 0])}
+        power: dict[tuple[int, ...], Tensor] = {(): torch.ones_like(x[:, 0])}
         for degree in range(1, self.degree + 1):
             for term in combinations_with_replacement(range(self.inputs), degree):
                 power[term] = power[term[:-1]] * x[:, term[-1]]

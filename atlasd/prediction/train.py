@@ -109,7 +109,7 @@ class Ensemble:
     def __init__(self, networks: Sequence[nn.Module]) -> None:
         self.networks = networks
         if len(networks) == 1:
-            self.parameters = dict(networks[0].named_parameters())
+            self.parameters: dict[str, Tensor] = dict(networks[0].named_parameters())
             return
         stacked, buffers = stack_module_state(list(networks))  # type: ignore[arg-type]
         self.parameters = {k: v.detach().requires_grad_() for k, v in stacked.items()}

@@ -27,22 +27,34 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.frames import Picture
-from atlasd.discovery.result import Decision, Direction, Discovery
+from atlasd.discovery.result import Direction, Discovery
+from atlasd.report.judged import COLUMNS, MARKS, Row, chosen_tolerance, judged_rows
 from atlasd.report.png import data_address, field_palette, palette_png
 from atlasd.report.svg import bars_svg, curve_svg, map_svg, spectrum_svg, text
-from atlasd.report.words import MARKS, axis_names, describe_generator, percent, short_number
+from atlasd.report.words import (
+    MISSING,
+    NULL_LEVEL,
+    axis_names,
+    chart_reason,
+    charts_that_agree,
+    describe_generator,
+    share,
+    strength,
+    track_strengths,
+)
 
 _MOST_MATRICES = 32
 _MOST_ROWS = 40
 _GATES = {
     "skill": ("Skill of the predictor on held-out data", "at least 0.3"),
-    "testable": ("Share of the outputs that a motion could change", "above 0.000001"),
+    "testable": ("Share of the outputs that a transformation could change", "above 0.000001"),
     "saturated": ("Class probabilities all but constant", "no"),
-    "untrained": ("Error of the same generators for an untrained predictor", "above the tolerance"),
+    "untrained": ("Residual of the same generators for an untrained predictor", "above the tolerance"),
 }
+"""What earlier versions measured before a claim; the sensitivity of each direction replaces it."""
 
 
-def mark(decision: Decision) -> str:
+def mark(decision: str) -> str:
     """A decision as a sign, a word and a border of its own."""
     return (
         f"<span class='mark {decision.split()[0]}'><span aria-hidden='true'>{MARKS[decision]}</span> {decision}</span>"
@@ -64,23 +76,26 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "")
 
 def facts(discovery: Discovery) -> str:
     """The numbers that people ask for first."""
-    group, judged = discovery.group, (*discovery.verdict.directions, *discovery.verdict.cosets)
+    group, judged = discovery.group, (*discovery.verdict.directions, *discovery.verdict.cosets[1:])
     rows = []
     if discovery.verdict.symmetric:
         rows += [("continuous directions", str(group.dimension)), ("components", str(group.order))]
-        rows += [("largest error bound", short_number(max((d.upper for d in judged), default=math.nan)))]
-    if len(discovery.charts) > 1:
-        apart = sum(c.outlier for c in discovery.charts)
-        rows.append(("charts that agree", f"{len(discovery.charts) - apart} of {len(discovery.charts)}"))
+        uppers = [d.upper for d in judged if math.isfinite(d.upper)]
+        rows += [("breaking at most", strength(max(uppers)))] if uppers else []
+    charts = discovery.charts
+    if len(charts) > 1 and any(math.isfinite(c.error) for c in charts):
+        rows.append(("charts that agree", f"{charts_that_agree(charts)} of {len(charts)}"))
     p = discovery.predictor
-    rows += [("predictor skill", percent(p.skill) if p.samples else "given")]
+    rows += [("predictor skill", share(p.skill) if p.samples else "given")]
     rows += [("seconds", f"{sum(discovery.seconds.values()):.0f}")]
     inside = "".join(f"<li><b>{text(value)}</b><span>{text(name)}</span></li>" for name, value in rows)
     return f"<ul class='facts'>{inside}</ul>"
 
 
 def group_block(discovery: Discovery) -> str:
-    """Generators and cosets as coloured matrices."""
+    """Generators and cosets as coloured matrices; nothing where no group was found."""
+    if not discovery.verdict.symmetric:
+        return ""
     axes = axis_names(discovery)
     basis, cosets = discovery.algebra.basis, discovery.cosets
     parts = []
@@ -102,9 +117,11 @@ def group_block(discovery: Discovery) -> str:
 def _matrices(matrices: Tensor, names: Sequence[str], judged: Sequence[Direction], axes: Sequence[str]) -> str:
     shown = matrices.detach().cpu().double()[:_MOST_MATRICES]
     largest = max(float(shown.abs().max()) if len(shown) else 0.0, 1e-12)
-    errors = (
-        [f", error {short_number(d.error)}" for d in judged] if len(judged) == len(matrices) else [""] * len(matrices)
-    )
+    fits = len(judged) == len(matrices)
+    errors = [
+        f"breaking {strength(judged[k].strength)}" if fits and "identity" not in name else ""
+        for k, name in enumerate(names)
+    ]
     parts = []
     for matrix, name, error in zip(shown, names, errors, strict=False):
         head = "".join(f"<th scope='col'>{text(axis)}</th>" for axis in axes)
@@ -113,7 +130,7 @@ def _matrices(matrices: Tensor, names: Sequence[str], judged: Sequence[Direction
             for axis, row in zip(axes, matrix.tolist(), strict=True)
         )
         parts.append(
-            f"<table class='matrix'><caption>{text(name + error)}</caption>"
+            f"<table class='matrix'><caption>{text(name)}<br>{text(error)}</caption>"
             f"<thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>"
         )
     more = f"<p class='faint'>The first {len(shown)} of {len(matrices)}.</p>" if len(matrices) > len(shown) else ""
@@ -129,38 +146,51 @@ def _cell(value: float, largest: float) -> str:
 
 
 def verdict_block(discovery: Discovery) -> str:
-    """One row for each direction that was judged, and the spectrum."""
-    verdict = discovery.verdict
-    groups = (("generator", verdict.directions), ("coset", verdict.cosets), ("rejected", verdict.rejected))
-    rows = [_verdict_row(f"{kind} {k + 1}", d) for kind, found in groups for k, d in enumerate(found)]
-    parts = [f"<p>{text(verdict.reason)}</p>"]
-    if rows:
-        top = "<th scope='col'>what</th><th scope='col'>decision</th>"
-        top += "".join(f"<th scope='col' class='number'>{c}</th>" for c in ("error", "upper bound", "tolerance"))
-        top += "<th scope='col'>why</th>"
+    """One row for each transformation that was judged, and the spectrum."""
+    parts = [f"<p>{text(discovery.verdict.reason)}</p>"]
+    tolerance = chosen_tolerance(discovery)
+    if judged := judged_rows(discovery):
+        body = "".join(
+            f"<tr class='part'><th scope='colgroup' colspan='{len(COLUMNS)}'>{text(heading)}</th></tr>"
+            + "".join(_verdict_row(row) for row in rows)
+            for heading, rows in judged
+        )
+        top = "".join(
+            f"<th scope='col' class='{'number' if 2 <= k <= 4 else 'word'}'>{text(name or 'what')}</th>"
+            for k, name in enumerate(COLUMNS)
+        )
+        caption = (
+            f"{NULL_LEVEL} 0 % is an exact symmetry, and the tolerance is {share(tolerance or math.nan)}. "
+            "Sensitivity is the share of a planted breaking that would have been noticed. "
+            "Coverage is the share of the transformed samples that lie where data are."
+        )
         parts.append(
-            "<div class='scroll'><table class='verdict'><caption>Errors are relative to chance: 0 is exact, 1 is what "
-            f"unrelated motions give.</caption><thead><tr>{top}</tr></thead>"
-            f"<tbody>{''.join(rows)}</tbody></table></div>"
+            f"<div class='scroll'><table class='verdict'><caption>{text(caption)}</caption>"
+            f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
         )
     if discovery.spectrum:
-        judged = (*verdict.directions, *verdict.rejected, *verdict.cosets)
-        tolerance = judged[0].tolerance if judged else None
-        picture = spectrum_svg(discovery.spectrum, tolerance, discovery.group.dimension)
-        numbers = ", ".join(short_number(v) for v in discovery.spectrum[:64])
+        numbers = ", ".join(strength(math.sqrt(v)) if v >= 0 else MISSING for v in discovery.spectrum[:64])
         parts.append(
-            f"<h3>Spectrum</h3><figure>{picture}<figcaption>Error of every direction at first order. Round and filled: "
-            "kept; square and open: not. A direction below the cut must still hold for larger motions.</figcaption>"
-            f"</figure><details><summary>The numbers</summary><p>{numbers}</p></details>"
+            f"<h3>Spectrum</h3><figure>{spectrum_svg(discovery.spectrum, tolerance)}<figcaption>Strength of the "
+            "breaking at first order, for every direction. Round and filled: below the tolerance; square and open: "
+            "above it. First order only proposes; the table above decides at finite size.</figcaption></figure>"
+            f"<details><summary>The numbers</summary><p>{numbers}</p></details>"
         )
     return "".join(parts)
 
 
-def _verdict_row(name: str, d: Direction) -> str:
-    numbers = "".join(f"<td class='number'>{short_number(v)}</td>" for v in (d.error, d.upper, d.tolerance))
+def _verdict_row(row: Row) -> str:
+    numbers = "".join(
+        f"<td class='number' data-name='{text(name)}'>{text(value)}</td>"
+        for name, value in (
+            ("breaking", row.breaking),
+            ("sensitivity", row.sensitivity),
+            ("coverage", row.coverage),
+        )
+    )
     return (
-        f"<tr><th scope='row'>{text(name)}</th><td>{mark(d.decision)}</td>{numbers}"
-        f"<td class='wide'>{text(d.reason)}</td></tr>"
+        f"<tr><th scope='row'>{text(row.name)}</th><td>{mark(row.decision)}</td>{numbers}"
+        f"<td class='wide'>{text(row.reason)}</td></tr>"
     )
 
 
@@ -176,19 +206,18 @@ def map_block(discovery: Discovery, fields: Mapping[str, Tensor]) -> str:
         picture, shape = Picture.of(fields["input"][0].cpu()), tuple(fields["input"].shape[1:])
     if frames is None and "radii" in fields:
         radii = fields["radii"].tolist()
-    judged = (*discovery.verdict.directions, *discovery.verdict.rejected)
     places = frames.places if frames is not None and len(frames.places) == len(charts) else [c.center for c in charts]
-    drawing = map_svg(charts, places, picture, shape, radii, judged[0].tolerance if judged else 0.05)
+    drawing = map_svg(charts, places, picture, shape, radii, chosen_tolerance(discovery) or 0.0)
     flat = "" if len(charts[0].center) == 2 else " The last two of the three axes are shown."
-    rows = sorted(enumerate(charts), key=lambda pair: (not pair[1].outlier, -pair[1].error))
+    rows = sorted(enumerate(charts), key=lambda pair: (not pair[1].outlier, -_or_zero(pair[1].error)))
     lines = "".join(
         f"<tr><th scope='row'>{k}</th><td>{text(', '.join(f'{v:g}' for v in c.center))}</td>"
-        f"<td class='number'>{short_number(c.error)}</td><td class='number'>{short_number(c.skill)}</td>"
-        f"<td class='why'>{'✕ stands apart' if c.outlier else 'agrees' if math.isfinite(c.error) else 'not judged'}"
-        f"{text(f': {c.reason}') if c.reason else ''}</td></tr>"
+        f"<td class='number'>{strength(c.error)}</td><td class='number'>{share(c.skill)}</td>"
+        f"<td class='why'>{'✕ outlier chart' if c.outlier else 'agrees' if math.isfinite(c.error) else 'not judged'}"
+        f"{text(f': {chart_reason(c)}') if chart_reason(c) else ''}</td></tr>"
         for k, c in rows[:_MOST_ROWS]
     )
-    head = "".join(f"<th scope='col'>{name}</th>" for name in ("chart", "centre", "error", "skill", ""))
+    head = "".join(f"<th scope='col'>{name}</th>" for name in ("chart", "centre", "breaking", "skill", ""))
     numbers = (
         f"<div class='scroll'><table class='charts'><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
@@ -197,11 +226,15 @@ def map_block(discovery: Discovery, fields: Mapping[str, Tensor]) -> str:
     if len(charts) > 8:
         numbers = f"<details open><summary>All charts, worst first</summary>{numbers}</details>"
     return (
-        f"<div class='pair'><figure>{drawing}<figcaption>Every chart over one input field, coloured by its error under "
-        f"the group that all share{'; the square is the window that is compared' if radii else ''}.{flat}</figcaption>"
-        "</figure>"
+        f"<div class='pair'><figure>{drawing}<figcaption>Every chart over one input field, coloured by its breaking "
+        f"under the group that all share{'; the square is the window that is compared' if radii else ''}.{flat}"
+        "</figcaption></figure>"
         f"<div>{numbers}</div></div>"
     )
+
+
+def _or_zero(value: float) -> float:
+    return value if math.isfinite(value) else 0.0
 
 
 def data_block(fields: Mapping[str, Tensor]) -> str:
@@ -223,28 +256,28 @@ def data_block(fields: Mapping[str, Tensor]) -> str:
 
 
 def predictor_block(discovery: Discovery) -> str:
-    """What stood in for the unknown map."""
+    """The predictor in place of the unknown map."""
     p = discovery.predictor
-    rows = [("kind", p.kind), ("skill against the best trivial map", short_number(p.skill))]
-    rows += [("fitted to", f"{p.samples} samples"), ("seconds", short_number(p.seconds))]
+    rows = [("kind", p.kind), ("skill against the best trivial map", share(p.skill))]
+    rows += [("fitted to", f"{p.samples} samples"), ("seconds", f"{p.seconds:.1f}")]
     curves = "".join(curve_svg(name, values) for name, values in discovery.curves.items())
     drawn = f"<details><summary>Training curves</summary><div class='pair'>{curves}</div></details>" if curves else ""
     return table(("predictor", "value"), rows) + drawn
 
 
 def controls_block(discovery: Discovery) -> str:
-    """What had to hold before any claim, and what a motion that is no symmetry gives."""
+    """A transformation outside the group as negative control; for earlier runs what had to hold before a claim."""
     rows = []
     for key, value in discovery.verdict.gates.items():
         name, needed = _GATES.get(key, (str(key), ""))
         rows.append((name, plain(value), needed))
     frames = discovery.frames
     for track in frames.tracks if frames is not None else ():
-        sure = (track.chance > 0) & track.miss.isfinite() & (track.covered > 0.3)
-        if track.name.startswith("contrast") and bool(sure.any()):
-            share = float(track.miss[sure].sum() / track.chance[sure].sum())
+        sure = [v for v in track_strengths(track) if math.isfinite(v)]
+        if track.name.startswith("contrast") and sure:
             name = track.name.partition(" ")[2]
-            rows.append((f"Negative control: error of a {name}, which is not in the group", short_number(share), ""))
+            what = f"Negative control: largest breaking under a {name}"
+            rows.append((what, strength(max(sure)), "above the tolerance" if discovery.verdict.symmetric else ""))
     return table(("control", "measured", "needed"), rows) if rows else ""
 
 
@@ -297,11 +330,11 @@ def _flat(config: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, st
 def plain(value: Any) -> str:
     """Any value of a result, in a few characters."""
     if value is None:
-        return "–"
+        return MISSING
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.4g}" if math.isfinite(value) else MISSING
     if isinstance(value, Mapping):
         return ", ".join(f"{k}={plain(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):

@@ -28,9 +28,11 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 from torch.nn import functional
 
-from atlasd.discovery.result import ChartFinding, Discovery
+from atlasd.discovery.result import ChartFinding, Direction, Discovery
+from atlasd.report.judged import chosen_tolerance
 from atlasd.report.motions import draw_actions
 from atlasd.report.spheres import draw_spheres
+from atlasd.report.words import headline, strength
 from atlasd.runtime.files import write_atomically
 
 NAMES = ("generators", "cosets", "structure", "spectrum", "charts", "fields", "spheres", "actions", "curves")
@@ -88,33 +90,33 @@ def draw_structure(discovery: Discovery, metric: Tensor) -> Figure:
     return draw_matrices(matrices, titles, f"Generators, invariant metric and cosets of {discovery.group.name}", 5)
 
 
-def draw_spectrum(spectrum: Sequence[float], tolerance: float | None = None, dimension: int | None = None) -> Figure:
-    """The chance-normalised eigenvalues on a logarithmic scale, with the chance level and the cut.
+def draw_spectrum(spectrum: Sequence[float], tolerance: float | None = None) -> Figure:
+    """First-order strengths of all directions on a logarithmic scale, with the null level and the tolerance.
 
     Arguments:
-        spectrum: Eigenvalues, ascending.
-        tolerance: The largest value that counts as a symmetry.
-        dimension: How many of them were accepted.
+        spectrum: Squares of strengths, ascending.
+        tolerance: The largest strength that counts as a symmetry.
     """
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.add_subplot()
-    finite = [v for v in spectrum if math.isfinite(v)]
-    # An exact symmetry of an oracle has no logarithm: it is drawn on the floor.
-    floor = min([v for v in finite if v > 0] + [1e-3]) / 3
+    strengths = [100 * math.sqrt(v) if v >= 0 else math.nan for v in spectrum]
+    finite = [v for v in strengths if math.isfinite(v)]
+    # An exact symmetry of a function has no logarithm: it is drawn on the floor.
+    floor = min([v for v in finite if v > 0] + [1.0]) / 3
     places = range(1, len(spectrum) + 1)
-    heights = [max(v, floor) if math.isfinite(v) else math.nan for v in spectrum]
-    accepted = 0 if dimension is None else dimension
-    colours = [_BLUE if k < accepted else _GREY for k in range(len(spectrum))]
+    heights = [max(v, floor) if math.isfinite(v) else math.nan for v in strengths]
+    limit = 100 * tolerance if tolerance is not None and math.isfinite(tolerance) and tolerance > 0 else None
+    colours = [_BLUE if limit is not None and v <= limit else _GREY for v in strengths]
     axes.vlines(places, floor, heights, colors=colours, linewidth=1)
     axes.scatter(places, heights, c=colours, s=36, zorder=3)
-    axes.axhline(1.0, color=_RED, linewidth=1, linestyle="--", label="chance")
-    if tolerance is not None and math.isfinite(tolerance) and tolerance > 0:
-        axes.axhline(tolerance, color=_BLUE, linewidth=1, linestyle=":", label=f"tolerance {tolerance:g}")
+    axes.axhline(100.0, color=_RED, linewidth=1, linestyle="--", label="null level")
+    if limit is not None:
+        axes.axhline(limit, color=_BLUE, linewidth=1, linestyle=":", label=f"tolerance {limit:.3g} %")
     axes.set_yscale("log")
-    axes.set_ylim(bottom=floor * 0.8, top=max([*finite, 1.0]) * 2)
+    axes.set_ylim(bottom=floor * 0.8, top=max([*finite, 100.0]) * 2)
     axes.set_xticks(list(places) if len(spectrum) <= 16 else [1, len(spectrum)])
     axes.set_xlabel("direction")
-    axes.set_ylabel("error (0 exact, 1 chance)")
+    axes.set_ylabel("breaking at first order, %")
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, fontsize=8, frameon=False)
     return figure
 
@@ -125,7 +127,7 @@ def draw_charts(
     radii: Sequence[float] | None = None,
     places: Sequence[Sequence[float]] | None = None,
 ) -> Figure:
-    """The charts over one input field, coloured by their error; those that stand apart are marked.
+    """The charts over one input field, coloured by their breaking; outlier charts are marked.
 
     Arguments:
         charts: Findings with two coordinates each.
@@ -143,12 +145,13 @@ def draw_charts(
         axes.set_xlim(min(c[1] for c in where) - margin, max(c[1] for c in where) + margin)
         axes.set_ylim(max(c[0] for c in where) + margin, min(c[0] for c in where) - margin)
         axes.set_aspect("equal")
-    errors = [c.error for c in charts if math.isfinite(c.error)]
-    scale = Normalize(0.0, max([*errors, 1e-6]))
+    strengths = [100 * c.error if math.isfinite(c.error) else None for c in charts]
+    scale = Normalize(0.0, max([*(v for v in strengths if v is not None), 1e-3]))
     colours = ScalarMappable(scale, "viridis")
     for number, chart in enumerate(charts):
         row, column = where[number]
-        colour = matplotlib.colormaps["viridis"](scale(chart.error)) if math.isfinite(chart.error) else _GREY
+        value = strengths[number]
+        colour = matplotlib.colormaps["viridis"](scale(value)) if value is not None else _GREY
         edge, style, width = (_RED, "--", 2.5) if chart.outlier else (colour, "-", 1.5)
         for radius, alpha in zip(radii or (), (0.0, 0.45), strict=False):
             corner, side = (column - radius - 0.5, row - radius - 0.5), 2 * radius + 1
@@ -158,11 +161,14 @@ def draw_charts(
             )
         axes.plot(column, row, "x" if chart.outlier else "o", color=edge, markersize=7 if chart.outlier else 3)
         axes.annotate(str(number), (column, row), textcoords="offset points", xytext=(4, 3), fontsize=8)
-    figure.colorbar(colours, ax=axes, shrink=0.8, label="error under the pooled group")
+    figure.colorbar(colours, ax=axes, shrink=0.8, label="breaking under the pooled group, %")
     axes.set_xlabel("column")
     axes.set_ylabel("row")
     apart = sum(c.outlier for c in charts)
-    axes.set_title(f"{len(charts)} charts" + (f", {apart} standing apart (crosses)" if apart else ""), fontsize=10)
+    axes.set_title(
+        f"{len(charts)} charts" + (f", {apart} outlier chart{'s' if apart > 1 else ''} (crosses)" if apart else ""),
+        fontsize=10,
+    )
     return figure
 
 
@@ -207,20 +213,17 @@ def draw_discovery(discovery: Discovery, fields: Mapping[str, Tensor] | None = N
     fields = fields or {}
     figures: dict[str, Figure] = {}
     basis, cosets, verdict = discovery.algebra.basis, discovery.cosets, discovery.verdict
+    name = discovery.group.name
     if len(basis):
-        titles = _titles("generator", len(basis), [d.error for d in verdict.directions])
-        figures["generators"] = draw_matrices(basis, titles, f"Generators of {discovery.group.name}")
-    errors = [d.error for d in verdict.cosets]
-    figures["cosets"] = draw_matrices(
-        cosets, _titles("coset", len(cosets), errors), f"Cosets of {discovery.group.name}"
-    )
+        figures["generators"] = draw_matrices(
+            basis, _titles("generator", verdict.directions, basis), f"Generators of {name}"
+        )
+    heading = f"Cosets of {name}" if verdict.symmetric else f"{headline(discovery)[0]}: only the identity is certain"
+    figures["cosets"] = draw_matrices(cosets, _titles("coset", verdict.cosets, cosets), heading)
     if "metric" in fields:
         figures["structure"] = draw_structure(discovery, fields["metric"])
     if discovery.spectrum:
-        tolerance = verdict.directions[0].tolerance if verdict.directions else None
-        if tolerance is None and verdict.rejected:
-            tolerance = verdict.rejected[0].tolerance
-        figures["spectrum"] = draw_spectrum(discovery.spectrum, tolerance, discovery.group.dimension)
+        figures["spectrum"] = draw_spectrum(discovery.spectrum, chosen_tolerance(discovery))
     if len(discovery.charts) and all(len(c.center) == 2 for c in discovery.charts):
         figures["charts"] = _chart_figure(discovery, fields)
     if "input" in fields:
@@ -277,7 +280,15 @@ def _writer(content: bytes) -> Callable[[Path], int]:
     return lambda path: path.write_bytes(content)
 
 
-def _titles(word: str, count: int, errors: Sequence[float]) -> list[str]:
-    if len(errors) != count:
-        return [f"{word} {k + 1}" for k in range(count)]
-    return [f"{word} {k + 1}, error {errors[k]:.2g}" for k in range(count)]
+def _titles(word: str, judged: Sequence[Direction], matrices: Tensor) -> list[str]:
+    """A name for each matrix, with its strength if that was measured."""
+    identity = torch.eye(matrices.shape[-1], dtype=matrices.dtype)
+    titles = [f"{word} {k + 1}" for k in range(len(matrices))]
+    if len(judged) != len(matrices):
+        return titles
+    return [
+        title
+        if torch.equal(g, identity) or not math.isfinite(d.strength)
+        else f"{title}, breaking {strength(d.strength)}"
+        for title, d, g in zip(titles, judged, matrices, strict=True)
+    ]

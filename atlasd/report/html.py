@@ -16,6 +16,7 @@ from atlasd.discovery.result import Discovery
 from atlasd.report import blocks
 from atlasd.report.slider import SCRIPT, film_html, script_hash
 from atlasd.report.svg import text
+from atlasd.report.tolerance import tolerance_block
 from atlasd.report.words import answer_sentences, headline
 from atlasd.runtime.files import write_atomically
 
@@ -94,12 +95,13 @@ def _article(section: Section, number: int, most: int) -> str:
         f"<header><p class='over'>{text(title)}</p>"
         f"<div class='top'><h1>{text(answer)}</h1>{blocks.mark(decision)}</div><p class='lead'>{text(first)}</p>"
         f"<p class='answer'>{text(' '.join(rest))}</p>{blocks.facts(discovery)}</header>",
-        _block("See it move", film_html(discovery, f"film{number}", most)),
+        _block("See it happen", film_html(discovery, f"film{number}", most)),
         _block("The group", blocks.group_block(discovery)),
         _block("Where it holds", blocks.map_block(discovery, section.fields)),
         _block("Verdict", blocks.verdict_block(discovery)),
+        _block("Which group for which tolerance", tolerance_block(discovery)),
         _pair(
-            _block("Stand-in for the unknown map", blocks.predictor_block(discovery)),
+            _block("Predictor", blocks.predictor_block(discovery)),
             _block("Controls", blocks.controls_block(discovery)),
         ),
         _block("Against the truth", blocks.comparison_block(content)),

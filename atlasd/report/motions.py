@@ -1,4 +1,4 @@
-"""One chart under several linear actions: the input, and the outputs of moved inputs beside moved outputs."""
+"""One chart under several linear actions: the transformed input, and both sides of the map."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from torch import Tensor
 
-_TITLES = ("as it is", "turned", "enlarged", "stretched", "sheared")
+_TITLES = ("as it is", "rotated", "enlarged", "stretched", "sheared")
 _ROWS = ("g x", "f(g x)", "g f(x)")
 
 

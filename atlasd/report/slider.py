@@ -1,4 +1,4 @@
-"""The slider: a motion in precomputed frames, both sides of the map, and their difference."""
+"""The slider: a transformation in precomputed frames, both sides of the map, and their difference."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from torch import Tensor
 
 from atlasd.discovery.frames import Track
 from atlasd.discovery.result import Discovery
+from atlasd.report.judged import chosen_tolerance
 from atlasd.report.png import data_address, difference_palette, field_palette, palette_png, strip
 from atlasd.report.svg import text, track_svg
-from atlasd.report.words import axis_names, describe_generator, percent
+from atlasd.report.words import ENOUGH, axis_names, describe_generator, share, strength, track_strengths
 
 SCRIPT = resources.files("atlasd.report").joinpath("page.js").read_text(encoding="utf-8")
 """Everything is computed beforehand: it only looks up positions and words."""
 
 _PANELS = {
-    "input": ("Moved input", "g·x"),
-    "left": ("Map of the moved input", "Φ(g·x)"),
-    "right": ("Moved output of the map", "g·Φ(x)"),
+    "input": ("Transformed input", "g·x"),
+    "left": ("Map of the transformed input", "Φ(g·x)"),
+    "right": ("Transformed output of the map", "g·Φ(x)"),
     "difference": ("Difference of the two", "Φ(g·x) − g·Φ(x)"),
 }
 _BOX = 200
@@ -38,20 +39,19 @@ def script_hash() -> str:
 
 
 def film_html(discovery: Discovery, key: str, most: int) -> str:
-    """The slider with its choice of motions; empty where nothing was filmed.
+    """The slider with its choice of transformations; empty where nothing was filmed.
 
     Arguments:
         discovery: With its frames.
         key: Tells the sliders of one page apart.
-        most: The most motions that are shown.
+        most: The most transformations that are shown.
     """
     frames = discovery.frames
     if frames is None or not frames.tracks or most < 1:
         return ""
     tracks = [t for t in frames.tracks if not t.name.startswith("contrast")][: max(most - 1, 1)]
     tracks += [t for t in frames.tracks if t.name.startswith("contrast")][: max(most - len(tracks), 0)]
-    judged = (*discovery.verdict.directions, *discovery.verdict.cosets, *discovery.verdict.rejected)
-    tolerance = judged[0].tolerance if judged else 0.05
+    tolerance = chosen_tolerance(discovery)
     axes = axis_names(discovery)
     names = [_track_name(track, discovery, axes) for track in tracks]
     choices = "".join(
@@ -65,9 +65,9 @@ def film_html(discovery: Discovery, key: str, most: int) -> str:
     where = f" Chart {frames.chart} is shown." if len(discovery.charts) > 1 else ""
     sign = "the last picture stays empty" if tracks[0].pictures else "the points stay on the line"
     return (
-        f"<p>If the map has the symmetry, moving first and mapping then gives the same as mapping first and moving "
-        f"then: {sign}.{where}</p>"
-        f"<div class='film'><fieldset class='choices'><legend>Move along</legend>{choices}</fieldset>{body}</div>"
+        f"<p>If the map commutes with g, it makes no difference whether one transforms first or maps first: {sign}."
+        f"{where}</p><div class='film'><fieldset class='choices'><legend>Transformation g</legend>{choices}</fieldset>"
+        f"{body}</div>"
         "<noscript><p>The slider needs JavaScript; the pictures show its starting position.</p></noscript>"
     )
 
@@ -78,14 +78,17 @@ def _track_name(track: Track, discovery: Discovery, axes: list[str]) -> str:
         return f"generator {rest}: {describe_generator(discovery.algebra.basis[int(rest) - 1], axes)}"
     if kind == "elements":
         return f"the {len(track.t)} cosets, one by one"
-    return f"for contrast, no symmetry: {rest}" if kind == "contrast" else track.name
+    if kind == "contrast":
+        return f"for contrast: {rest}" + (", outside the group" if discovery.verdict.symmetric else "")
+    return track.name
 
 
-def _track_html(track: Track, name: str, key: str, tolerance: float, axes: list[str]) -> str:
+def _track_html(track: Track, name: str, key: str, tolerance: float | None, axes: list[str]) -> str:
     last = len(track.t) - 1
     start = _start(track)
-    words = [_words(track, i) for i in range(last + 1)]
-    curve, places = track_svg(track, tolerance)
+    strengths = track_strengths(track)
+    words = [_words(track, i, strengths[i]) for i in range(last + 1)]
+    curve, places = track_svg(track, strengths, tolerance)
     dots: dict[str, Any] = {}
     panels = _pictures(track, start) if track.pictures else _points(track, start, dots, axes)
     data = {
@@ -106,9 +109,9 @@ def _track_html(track: Track, name: str, key: str, tolerance: float, axes: list[
         f"aria-valuetext='{text(words[start])}'><button type='button'>Play</button></div>"
         f"<output for='{key}' aria-live='off'>{text(words[start])}</output>"
         f"<div class='panels {'four' if track.pictures else 'two'}'>{panels}</div>"
-        f"<div class='pair'><figure>{curve}<figcaption>Mean squared difference of the two sides over held-out data, in "
-        "units of the outputs' variance. Coverage is how far moved inputs are still like the data; grey where it is "
-        "below 30 %.</figcaption></figure>"
+        f"<div class='pair'><figure>{curve}<figcaption>Strength of the breaking on held-out data. Coverage is the "
+        f"share of the transformed samples that lie where data are; below {share(ENOUGH)} nothing is shown."
+        "</figcaption></figure>"
         f"<div class='now'><p>The matrix g</p><div class='scroll'><table><tbody>{rows}</tbody></table></div></div>"
         "</div></div>"
     )
@@ -126,16 +129,14 @@ def _start(track: Track) -> int:
     return good[len(good) // 4]
 
 
-def _words(track: Track, i: int) -> str:
-    t, miss, chance, covered = (float(v[i]) for v in (track.t, track.miss, track.chance, track.covered))
+def _words(track: Track, i: int, breaking: float) -> str:
+    t = float(track.t[i])
     where = f"element {t:g} of {len(track.t)}" if track.name == "elements" else f"t = {t + 0.0:.2f}"
     if float((track.matrices[i] - torch.eye(track.matrices.shape[-1]).double()).abs().max()) < 1e-9:
-        return f"{where}: nothing moves"
-    if not math.isfinite(miss) or chance <= 0:
-        return f"{where}: too few moved inputs stay near the data to say"
-    share = miss / chance
-    size = "as far apart as chance" if share >= 1 else f"{percent(share)} of chance apart"
-    return f"{where}: the two sides are {size}; coverage {percent(covered)}"
+        return f"{where}: the identity"
+    if not math.isfinite(breaking):
+        return f"{where}: not measured, too few transformed samples lie where data are"
+    return f"{where}: strength of the breaking {strength(breaking)}; coverage {share(float(track.covered[i]))}"
 
 
 def _pictures(track: Track, start: int) -> str:
@@ -172,7 +173,7 @@ def _points(track: Track, start: int, dots: dict[str, Any], axes: list[str]) -> 
         "input",
         dots["input"][start],
         cross,
-        "Moved inputs, g·x",
+        "Transformed inputs, g·x",
         f"axis {axes[i]} across, axis {axes[j]} up, ±{reach:.3g}",
     ) + _cloud(
         "output",

@@ -13,7 +13,7 @@ from torch import Tensor
 from atlasd.geometry.sphere import SphereChart
 
 _RADIUS = 60
-_TITLES = ("a sphere of the data", "each chart turned by itself", "the whole turned")
+_TITLES = ("a sphere of the data", "each chart rotated by itself", "the whole rotated")
 
 
 def draw_spheres(fields: Tensor, titles: Sequence[str] = _TITLES, sides: Sequence[float] = (60, 180, 300)) -> Figure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["bars_svg", "curve_svg", "map_svg", "spectrum_svg", "text", "track_svg"]
+__all__ = ["bars_svg", "curve_svg", "map_svg", "spectrum_svg", "staircase_svg", "text", "track_svg"]
 
 import html
 import math
@@ -13,7 +13,7 @@ import matplotlib
 from atlasd.discovery.frames import Picture, Track
 from atlasd.discovery.result import ChartFinding
 from atlasd.report.png import data_address, field_palette, palette_png
-from atlasd.report.words import short_number
+from atlasd.report.words import ENOUGH, share, strength
 
 WIDTH = 400
 _LEFT, _RIGHT = 46, 12
@@ -51,49 +51,57 @@ def _path(points: Sequence[tuple[float, float]], kind: str) -> str:
     return f"<path d='{' '.join(words)}' class='{kind}'/>" if words else ""
 
 
-def spectrum_svg(spectrum: Sequence[float], tolerance: float | None, accepted: int) -> str:
-    """Errors of all directions at first order, on a logarithmic scale, with the chance level and the cut."""
+def spectrum_svg(spectrum: Sequence[float], tolerance: float | None) -> str:
+    """First-order strengths of all directions on a logarithmic scale, with the null level and the tolerance.
+
+    Arguments:
+        spectrum: Squares of strengths, ascending.
+        tolerance: The largest strength that counts as a symmetry.
+    """
     height, top, bottom = 230.0, 14.0, 190.0
-    finite = [v for v in spectrum if math.isfinite(v)]
-    floor = min([max(v, 1e-12) for v in finite if v > 0] + [1e-3])
+    strengths = [math.sqrt(v) if v >= 0 else math.nan for v in spectrum]
+    finite = [v for v in strengths if math.isfinite(v)]
+    floor = min([max(v, 1e-6) for v in finite if v > 0] + [1e-2])
     low, high = math.floor(math.log10(floor)), math.ceil(math.log10(max([*finite, 1.0]) * 1.2))
-    low = max(low, high - 14)
+    limit = tolerance if tolerance is not None and math.isfinite(tolerance) and tolerance > 0 else None
 
     def place(value: float) -> float:
-        share = (math.log10(max(value, 10.0**low)) - low) / max(high - low, 1)
-        return bottom - min(share, 1.0) * (bottom - top)
+        part = (math.log10(max(value, 10.0**low)) - low) / max(high - low, 1)
+        return bottom - min(part, 1.0) * (bottom - top)
 
     parts = []
     step = max(1, math.ceil((high - low) / 5))
     for power in range(low, high + 1, step):
         y = place(10.0**power)
-        parts += [_line(_LEFT, y, WIDTH - _RIGHT, y, "grid"), _label(_LEFT - 6, y + 4, f"1e{power}", anchor="end")]
+        parts.append(_line(_LEFT, y, WIDTH - _RIGHT, y, "grid"))
+        parts.append(_label(_LEFT - 4, y + 4, f"{100 * 10.0**power:g}", anchor="end"))
     gap = (WIDTH - _LEFT - _RIGHT) / max(len(spectrum), 1)
     size = min(5.0, max(2.0, gap / 3))
-    for k, value in enumerate(spectrum):
+    for k, value in enumerate(strengths):
         x = _LEFT + gap * (k + 0.5)
+        if len(spectrum) <= 16:
+            parts.append(_label(x, bottom + 16, str(k + 1)))
         if not math.isfinite(value):
             parts.append(_label(x, bottom - 4, "∅"))
             continue
-        y, kind = place(value), "in" if k < accepted else "out"
-        parts.append(_line(x, bottom, x, y, f"stem {kind}"))
-        title = f"<title>direction {k + 1}: {short_number(value)}</title>"
-        if k < accepted:
+        y, inside = place(value), limit is not None and value <= limit
+        parts.append(_line(x, bottom, x, y, f"stem {'in' if inside else 'out'}"))
+        title = f"<title>direction {k + 1}: {strength(value)}</title>"
+        if inside:
             parts.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{size:.1f}' class='dot in'>{title}</circle>")
         else:
             corner = f"x='{x - size:.1f}' y='{y - size:.1f}' width='{2 * size:.1f}' height='{2 * size:.1f}'"
             parts.append(f"<rect {corner} class='dot out'>{title}</rect>")
-        if len(spectrum) <= 16:
-            parts.append(_label(x, bottom + 16, str(k + 1)))
-    parts += [_line(_LEFT, place(1.0), WIDTH - _RIGHT, place(1.0), "chance")]
-    parts.append(_label(_LEFT + 4, place(1.0) - 5, "chance", "tick strong", "start"))
-    if tolerance is not None and math.isfinite(tolerance) and tolerance > 0:
-        y = place(tolerance)
-        parts += [_line(_LEFT, y, WIDTH - _RIGHT, y, "cut")]
-        parts.append(_label(_LEFT + 4, y - 5, f"cut {tolerance:g}", "tick strong", "start"))
-    parts.append(_label((WIDTH + _LEFT) / 2, height - 6, "direction, smallest error first"))
-    named = f"{accepted} of {len(spectrum)} directions lie below the cut and were kept"
-    return _svg(height, parts, f"Spectrum: {named}.")
+    for level, kind, words in ((1.0, "null", "null level"), (limit, "cut", "tolerance")):
+        if level is not None:
+            y = place(level)
+            parts.append(_line(_LEFT, y, WIDTH - _RIGHT, y, kind))
+            parts.append(_label(_LEFT + 4, y - 5, f"{words} {100 * level:.3g} %", "tick strong", "start"))
+    parts.append(_label((WIDTH + _LEFT) / 2, height - 6, "direction, weakest first; strength in per cent"))
+    count = sum(limit is not None and v <= limit for v in strengths)
+    return _svg(
+        height, parts, f"Spectrum: {count} of {len(spectrum)} directions lie below the tolerance at first order."
+    )
 
 
 def map_svg(
@@ -104,7 +112,7 @@ def map_svg(
     radii: Sequence[float],
     limit: float,
 ) -> str:
-    """The charts where they lie, over one field, coloured by their error; those that stand apart have a cross.
+    """The charts where they lie, over one field, coloured by their breaking; outlier charts have a cross.
 
     Arguments:
         charts: What was found on each.
@@ -112,7 +120,7 @@ def map_svg(
         picture: The field, levels `(h, w)`.
         shape: Its spatial shape in pixels.
         radii: In- and out-radius in pixels, if known.
-        limit: The least error that the scale of colours reaches.
+        limit: The least strength that the scale of colours reaches.
     """
     centres = [place[-2:] for place in places]
     if len(shape) >= 2:
@@ -139,7 +147,7 @@ def map_svg(
     errors = [c.error for c in charts if math.isfinite(c.error)]
     top = max([*errors, limit])
     size = max(5.0, min(11.0, 60 / math.sqrt(len(charts))))
-    # Those that stand apart come last, on top.
+    # Outlier charts come last, on top.
     for number, chart in sorted(enumerate(charts), key=lambda pair: pair[1].outlier):
         row, column = centres[number]
         x, y = left + (column - origin[1]) * scale, (row - origin[0]) * scale
@@ -149,16 +157,16 @@ def map_svg(
     key = f"ramp{len(charts)}x{tall:.0f}x{top:.4f}".replace(".", "_")
     parts.append(f"<defs><linearGradient id='{key}'>{stops}</linearGradient></defs>")
     parts.append(f"<rect x='8' y='{y:.1f}' width='170' height='10' rx='2' fill='url(#{key})'/>")
-    parts += [_label(8, y + 25, "0 exact", anchor="start"), _label(178, y + 25, short_number(top), anchor="end")]
-    parts.append(_label(93, y + 25, "error"))
+    parts += [_label(8, y + 25, "0 %", anchor="start"), _label(178, y + 25, strength(top), anchor="end")]
+    parts.append(_label(93, y + 25, "breaking"))
     parts.append(f"<g class='apart'>{_cross(212, y + 6, 6)}</g>")
-    parts.append(_label(225, y + 10, "stands apart", anchor="start"))
+    parts.append(_label(225, y + 10, "outlier chart", anchor="start"))
     if any(not math.isfinite(c.error) for c in charts):
         parts.append(f"<circle cx='320' cy='{y + 6:.1f}' r='6' class='chart unknown'/>")
         parts.append(_label(331, y + 10, "not judged", anchor="start"))
     apart = [str(k) for k, c in enumerate(charts) if c.outlier]
-    named = f"standing apart: {', '.join(apart)}" if apart else "none stands apart"
-    return _svg(tall + 46, parts, f"Map of {len(charts)} charts over one field, {named}. The table has the errors.")
+    named = f"outlier charts: {', '.join(apart)}" if apart else "no outlier chart"
+    return _svg(tall + 46, parts, f"Map of {len(charts)} charts over one field, {named}. The table has the numbers.")
 
 
 def _shade(share: float) -> tuple[str, str]:
@@ -176,9 +184,8 @@ def _chart(number: int, chart: ChartFinding, x: float, y: float, size: float, to
     known = math.isfinite(chart.error)
     colour, ink = _shade(chart.error / max(top, 1e-300)) if known else ("none", "currentColor")
     place = ", ".join(f"{v:g}" for v in chart.center)
-    words = f"chart {number} at ({place}): error {short_number(chart.error)}" + (
-        ", stands apart" if chart.outlier else ""
-    )
+    words = f"chart {number} at ({place}): " + (f"breaking {strength(chart.error)}" if known else "not judged")
+    words += ", outlier chart" if chart.outlier else ""
     parts = [f"<g class='{'apart' if chart.outlier else 'along'}'><title>{text(words)}</title>"]
     if radii:
         r = radii[-1]
@@ -199,56 +206,95 @@ def _chart(number: int, chart: ChartFinding, x: float, y: float, size: float, to
     return "".join(parts) + "</g>"
 
 
-def track_svg(track: Track, tolerance: float, marker: bool = True) -> tuple[str, list[float]]:
-    """How far the two sides lie apart at every step, beside chance; and where each step stands on the axis."""
+def track_svg(track: Track, strengths: Sequence[float], tolerance: float | None) -> tuple[str, list[float]]:
+    """The strength of the breaking at every step, and where each step stands on the axis.
+
+    Arguments:
+        track: Steps and their coverage.
+        strengths: One per step, from 0 to 1; NaN where nothing was measured.
+        tolerance: The largest strength that counts as a symmetry.
+    """
     height, top, bottom = 190.0, 22.0, 150.0
     steps = track.name == "elements"
     t = track.t.tolist()
     low, high = (0.5, len(t) + 0.5) if steps else (min(t), max(t))
     places = [_LEFT + (v - low) / max(high - low, 1e-9) * (WIDTH - _LEFT - _RIGHT) for v in t]
-    finite = [v for v in (*track.miss.tolist(), *track.chance.tolist()) if math.isfinite(v)]
-    most = max([*finite, 1e-9])
-
-    def curve(values: Sequence[float]) -> list[tuple[float, float]]:
-        return [(x, bottom - v / most * (bottom - top)) for x, v in zip(places, values, strict=True)]
-
+    points = [(x, bottom - v * (bottom - top)) for x, v in zip(places, strengths, strict=True)]
     parts = []
     half = (places[1] - places[0]) / 2 if len(places) > 1 else 10.0
-    for x, share in zip(places, track.covered.tolist(), strict=True):
-        if share < 0.3:
+    for x, covered in zip(places, track.covered.tolist(), strict=True):
+        if covered < ENOUGH:
             first, last = max(x - half, _LEFT), min(x + half, WIDTH - _RIGHT)
             parts.append(
                 f"<rect x='{first:.1f}' y='{top}' width='{last - first:.1f}' height='{bottom - top}' class='beyond'/>"
             )
     parts += [_line(_LEFT, bottom, WIDTH - _RIGHT, bottom, "axis"), _line(_LEFT, top, _LEFT, bottom, "axis")]
-    parts += [_label(_LEFT - 6, bottom + 4, "0", anchor="end"), _label(_LEFT - 6, top + 4, f"{most:.2g}", anchor="end")]
-    miss, chance = track.miss.tolist(), track.chance.tolist()
+    parts += [_line(_LEFT, top, WIDTH - _RIGHT, top, "null")]
+    parts += [_label(_LEFT - 4, bottom + 4, "0 %", anchor="end"), _label(_LEFT - 4, top + 4, "100 %", anchor="end")]
+    if tolerance is not None and 0 < tolerance < 1:
+        y = bottom - tolerance * (bottom - top)
+        parts += [_line(_LEFT, y, WIDTH - _RIGHT, y, "cut"), _label(_LEFT - 4, y + 4, share(tolerance), anchor="end")]
+    # A step between two that were not measured has no line.
+    size = 4.5 if steps else 2.2
+    parts += [f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{size}' class='dot in'/>" for x, y in points if math.isfinite(y)]
     if steps:
-        parts += [
-            f"<rect x='{x - 7:.1f}' y='{y:.1f}' width='14' height='{bottom - y:.1f}' class='bar chance'/>"
-            for x, y in curve(chance)
-            if math.isfinite(y)
-        ]
-        parts += [f"<circle cx='{x:.1f}' cy='{y:.1f}' r='4.5' class='dot in'/>" for x, y in curve(miss) if y == y]
         parts += [_label(x, bottom + 15, f"{v:g}") for x, v in zip(places, t, strict=True)]
         parts.append(_label((WIDTH + _LEFT) / 2, height - 8, "element"))
     else:
-        parts += [_path(curve(chance), "curve chance"), _path(curve([tolerance * v for v in chance]), "curve limit")]
-        parts.append(_path(curve(miss), "curve miss"))
+        parts.append(_path(points, "curve miss"))
         ticks = [places[0], (places[0] + places[-1]) / 2, places[-1]]
-        parts += [_label(x, bottom + 15, f"{v:.3g}") for x, v in zip(ticks, (low, 0, high), strict=True)]
-        parts.append(_label((WIDTH + _LEFT) / 2, height - 8, "size of the motion, t"))
-    parts += [_line(56, 10, 76, 10, "curve miss"), _label(81, 14, "difference", anchor="start")]
-    parts += [_line(152, 10, 172, 10, "curve chance"), _label(177, 14, "chance", anchor="start")]
-    if not steps:
-        parts += [
-            _line(230, 10, 250, 10, "curve limit"),
-            _label(255, 14, f"cut, {tolerance:g} of chance", anchor="start"),
-        ]
-    if marker:
-        middle = places[len(places) // 2]
-        parts.append(_line(middle, top, middle, bottom, "marker"))
-    return _svg(height, parts, "How far the two sides lie apart as the motion grows, beside chance."), places
+        parts += [_label(x, bottom + 15, f"{v:.3g}") for x, v in zip(ticks, (low, (low + high) / 2, high), strict=True)]
+        parts.append(_label((WIDTH + _LEFT) / 2, height - 8, "size of the transformation, t"))
+    parts += [_line(46, 10, 62, 10, "curve miss"), _label(66, 14, "strength of the breaking", anchor="start")]
+    parts += [_line(230, 10, 246, 10, "null"), _label(250, 14, "null level", anchor="start")]
+    parts += [_line(314, 10, 330, 10, "cut"), _label(334, 14, "tolerance", anchor="start")]
+    middle = places[len(places) // 2]
+    parts.append(_line(middle, top, middle, bottom, "marker"))
+    return _svg(height, parts, "Strength of the breaking as the transformation grows."), places
+
+
+def staircase_svg(panels: Sequence[tuple[str, int, Sequence[float], Sequence[float]]], chosen: float) -> str:
+    """Counts against the tolerance, one panel above the other.
+
+    Arguments:
+        panels: For each a name, the count at tolerance 0, upper ends and lower ends of intervals.
+        chosen: The tolerance that is marked.
+    """
+    tall, left, right = 92.0, 30.0, WIDTH - 22.0
+
+    def across(tolerance: float) -> float:
+        # Small tolerances need more room than large ones.
+        return left + math.sqrt(min(max(tolerance, 0.0), 1.0)) * (right - left)
+
+    parts, words = [], []
+    for number, (name, offset, uppers, lowers) in enumerate(panels):
+        top, bottom = 44.0 + number * (tall + 26), 44.0 + number * (tall + 26) + tall
+        most = max(offset + len(lowers), 1)
+
+        def up(count: int, bottom: float = bottom, most: int = most) -> float:
+            return bottom - (tall - 10) * count / most
+
+        parts += [_line(left, bottom, right, bottom, "axis"), _line(left, top, left, bottom, "axis")]
+        for count in sorted({offset, most}):
+            parts.append(_label(left - 5, up(count) + 4, str(count), anchor="end"))
+        parts.append(_label(left, top - 6, name, "tick strong", "start"))
+        for ends, kind in ((lowers, "curve limit"), (uppers, "curve miss")):
+            points, count = [(across(0.0), up(offset))], offset
+            for end in sorted(v for v in ends if v <= 1):
+                points += [(across(end), up(count)), (across(end), up(count + 1))]
+                count += 1
+            parts.append(_path([*points, (right, up(count))], kind))
+        parts.append(_line(across(chosen), top, across(chosen), bottom, "marker"))
+        shown = offset + sum(v <= chosen for v in uppers)
+        words.append(f"{name} {shown}")
+    foot = 44.0 + len(panels) * (tall + 26) - 12
+    for tick in (0.0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0):
+        parts.append(_label(across(tick), foot, f"{100 * tick:g} %" if tick in (0.0, 1.0) else f"{100 * tick:g}"))
+    parts.append(_label((left + right) / 2, foot + 18, "tolerance"))
+    parts += [_line(left, 10, left + 16, 10, "curve miss"), _label(left + 20, 14, "shown", anchor="start")]
+    parts += [_line(110, 10, 126, 10, "curve limit"), _label(130, 14, "not excluded", anchor="start")]
+    parts += [_line(232, 4, 232, 16, "marker"), _label(238, 14, f"chosen, {share(chosen)}", anchor="start")]
+    return _svg(foot + 26, parts, f"At the chosen tolerance of {share(chosen)}: {', '.join(words)}.")
 
 
 def curve_svg(name: str, values: Sequence[float]) -> str:

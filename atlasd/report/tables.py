@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["describe_discovery", "experiment_table", "option_table", "print_discovery", "row_table"]
+__all__ = ["experiment_table", "option_table", "print_discovery", "row_table"]
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,28 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from atlasd.discovery.result import Direction, Discovery
+from atlasd.discovery.result import Discovery
+from atlasd.report.judged import COLUMNS, Row, judged_rows
+from atlasd.report.words import MISSING, strength
 
-
-def describe_discovery(discovery: Discovery) -> str:
-    """The answer in one sentence.
-
-    It names the group, what it consists of, and where charts disagree; the evidence is elsewhere.
-    """
-    group = discovery.group
-    if not discovery.verdict.symmetric:
-        return "No symmetry was found."
-    if not group.dimension:
-        words = f"The map commutes with the {group.order} elements of {group.name}."
-    else:
-        directions = "one continuous direction" if group.dimension == 1 else f"{group.dimension} continuous directions"
-        parts = "one component" if group.order == 1 else f"{group.order} components"
-        words = f"The map commutes with {group.name}: {directions}, {parts}."
-    apart = [str(k) for k, c in enumerate(discovery.charts) if c.outlier]
-    if apart:
-        subject = f"Chart {apart[0]} stands" if len(apart) == 1 else f"Charts {', '.join(apart)} stand"
-        words += f" {subject} apart from the other {len(discovery.charts) - len(apart)}."
-    return words
+_MOST_ROWS = 12
 
 
 def print_discovery(
@@ -43,21 +26,18 @@ def print_discovery(
     """Writes the group, the verdict and the figures to a console."""
     if title:
         console.print(Text(title, style="bold"))
-    console.print(Text(str(discovery.group), style="bold"))
+    console.print(Text(discovery.headline, style="bold"))
     # Text, not str: square brackets in a reason are not markup.
     console.print(Text(discovery.verdict.reason))
-    rows = [("generator", k, d) for k, d in enumerate(discovery.verdict.directions)]
-    rows += [("coset", k, d) for k, d in enumerate(discovery.verdict.cosets)]
-    rows += [("rejected", k, d) for k, d in enumerate(discovery.verdict.rejected)]
-    if rows:
-        console.print(_verdict_table(rows))
+    for heading, judged in judged_rows(discovery):
+        console.print(_verdict_table(heading, judged))
     if discovery.charts and any(math.isfinite(c.error) for c in discovery.charts):
         worst = max((c.error for c in discovery.charts if math.isfinite(c.error)), default=math.nan)
         apart = [str(k) for k, c in enumerate(discovery.charts) if c.outlier]
         console.print(
             Text(
                 f"{len(discovery.charts)} chart{'s' if len(discovery.charts) > 1 else ''}, "
-                f"largest error {worst:.3g}, standing apart: {', '.join(apart) or 'none'}"
+                f"largest breaking {strength(worst)}, outlier charts: {', '.join(apart) or 'none'}"
             )
         )
     if metrics:
@@ -115,18 +95,23 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(row, Mapping) for row in value)
 
 
-def _verdict_table(rows: Iterable[tuple[str, int, Direction]]) -> Table:
-    table = Table(box=SIMPLE)
-    for heading in ("", "error", "upper", "decision", "why"):
-        table.add_column(heading, justify="right" if heading in ("error", "upper") else "left")
-    for kind, number, d in rows:
-        table.add_row(f"{kind} {number + 1}", f"{d.error:.4f}", f"{d.upper:.4f}", Text(d.decision), Text(d.reason))
+def _verdict_table(heading: str, judged: Sequence[Row]) -> Table:
+    table = Table(box=SIMPLE, title=Text(heading, style="italic"), title_justify="left")
+    for name in COLUMNS:
+        number = name in COLUMNS[2:5]
+        table.add_column(name.partition(" (")[0], justify="right" if number else "left", no_wrap=number)
+    for row in judged[:_MOST_ROWS]:
+        cells = (row.name, f"{row.sign} {row.decision}", row.breaking, row.sensitivity, row.coverage, row.reason)
+        # Text, not str: square brackets in a reason are not markup.
+        table.add_row(*(Text(cell) for cell in cells))
+    if len(judged) > _MOST_ROWS:
+        table.caption = f"and {len(judged) - _MOST_ROWS} more"
     return table
 
 
 def _short(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.4g}" if math.isfinite(value) else MISSING
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_short(v) for v in value) + "]"
     return str(value)

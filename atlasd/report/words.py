@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["MARKS", "answer_sentences", "axis_names", "describe_generator", "headline", "percent", "short_number"]
+__all__ = [
+    "ENOUGH",
+    "MISSING",
+    "NULL_LEVEL",
+    "answer_sentences",
+    "axis_names",
+    "chart_reason",
+    "charts_that_agree",
+    "describe_generator",
+    "headline",
+    "interval",
+    "share",
+    "strength",
+    "track_strengths",
+]
 
 import math
 from collections.abc import Sequence
@@ -11,32 +25,36 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.conclude import describe_extent
-from atlasd.discovery.result import Decision, Discovery
+from atlasd.discovery.frames import Track
+from atlasd.discovery.result import ChartFinding, Decision, Direction, Discovery, percent
 
-MARKS: dict[Decision, str] = {"symmetry": "✓", "broken": "✕", "not testable": "∅", "cannot tell": "?"}
-"""A sign for each decision: colour alone does not tell them apart."""
+ENOUGH = 0.3
+"""Coverage that frames need before a strength is shown: two of their six fields."""
+MISSING = "–"
+"""Stands where nothing was measured."""
+NULL_LEVEL = "The null level, 100 %, is the residual between inputs and labels of different samples."
+"""The one place that defines it."""
+_HEADS: dict[str, Decision] = {"cannot tell": "cannot tell", "not testable": "not testable", "no symmetry": "broken"}
 
 
 def headline(discovery: Discovery) -> tuple[str, Decision]:
     """The shortest answer, and the decision that it stands for."""
     if discovery.verdict.symmetric:
         return discovery.group.name, "symmetry"
-    reason = discovery.verdict.reason.lower()
-    if reason.startswith("cannot tell"):
-        return "Cannot tell", "cannot tell"
-    if reason.startswith("not testable"):
-        return "Not testable", "not testable"
-    return "No symmetry found", "broken"
+    decision = _HEADS.get(discovery.headline.rstrip(".").lower())
+    # Earlier versions gave their reason without a head.
+    return ("No symmetry found", "broken") if decision is None else (discovery.headline, decision)
 
 
 def answer_sentences(discovery: Discovery) -> list[str]:
     """The answer in words: what was found, how sure that is, how far it holds and where it fails."""
     decision = headline(discovery)[1]
     if decision == "symmetry":
-        return [_found(discovery), *_certainty(discovery), *_places(discovery), _stand_in(discovery)]
+        found = [_found(discovery), *_certainty(discovery), *_approximate(discovery)]
+        return [*found, *_places(discovery), _predictor(discovery)]
     words = [discovery.verdict.reason]
     if decision == "broken":
-        words += ["Every direction that could be tested moves the two sides of the map apart.", _stand_in(discovery)]
+        words.append(_predictor(discovery))
     elif decision == "cannot tell":
         words.append("More samples, or a predictor that fits better, may allow an answer.")
     else:
@@ -52,24 +70,33 @@ def _found(discovery: Discovery) -> str:
     named = f", {kinds[0]}" if len(kinds) == 1 and not kinds[0].startswith("a mix") else ""
     many = f"one continuous direction{named}," if group.dimension == 1 else f"{group.dimension} continuous directions"
     parts = "one component" if group.order == 1 else f"{group.order} components"
-    return f"The map commutes with {group.name}: {many} and {parts}."
+    name = "a group without a common name" if group.name.startswith("unknown") else group.name
+    return f"The map commutes with {name}: {many} and {parts}."
 
 
 def _certainty(discovery: Discovery) -> list[str]:
-    judged = (*discovery.verdict.directions, *discovery.verdict.cosets)
+    judged = [d for d in (*discovery.verdict.directions, *discovery.verdict.cosets[1:]) if math.isfinite(d.upper)]
     if not judged:
         return []
     worst, limit = max(d.upper for d in judged), judged[0].tolerance
-    most = percent(worst) if 0 < worst < 1e-4 else f"at most {percent(worst)}"
-    words = [
-        f"On held-out data the two sides differ by {most} of what unrelated motions would give; "
-        f"{percent(limit)} would still count."
-    ]
-    extents = [(d.extent, k) for k, d in enumerate(discovery.verdict.directions) if d.extent is not None]
+    words = [f"On held-out data the breaking is at most {strength(worst)}; the tolerance is {share(limit)}."]
+    seen = min((d.sensitivity for d in judged if math.isfinite(d.sensitivity)), default=1.0)
+    if seen < 1:
+        words.append(f"Of a planted breaking, at least {share(seen)} would have been noticed.")
+    pairs = zip(discovery.verdict.directions, discovery.algebra.basis, strict=False)
+    extents = [(d.extent, describe_extent(a, d.extent)) for d, a in pairs if d.extent is not None]
     if extents:
-        extent, k = min(extents)
-        words.append(f"It was seen to hold for {describe_extent(discovery.algebra.basis[k], extent)}.")
+        words.append(f"It was judged for {min(extents)[1]}.")
     return words
+
+
+def _approximate(discovery: Discovery) -> list[str]:
+    near = [strength(d.strength) for d in discovery.verdict.rejected if d.decision == "approximate"]
+    if not near:
+        return []
+    many = "one more transformation" if len(near) == 1 else f"{len(near)} more transformations"
+    listed = ", ".join(near[:4]) + (" and more" if len(near) > 4 else "")
+    return [f"Approximately, it commutes with {many}, with a breaking of {listed}."]
 
 
 def _places(discovery: Discovery) -> list[str]:
@@ -77,18 +104,49 @@ def _places(discovery: Discovery) -> list[str]:
     if len(charts) < 2:
         return []
     apart = [str(k) for k, c in enumerate(charts) if c.outlier]
+    agree = charts_that_agree(charts)
     if not apart:
-        return [f"All {len(charts)} charts agree."]
+        return [f"All {len(charts)} charts agree."] if agree == len(charts) else []
     shown = ", ".join(apart[:12]) + (" and more" if len(apart) > 12 else "")
-    subject = f"Chart {shown} stands" if len(apart) == 1 else f"Charts {shown} stand"
-    return [f"{subject} apart from the other {len(charts) - len(apart)}."]
+    subject = f"Chart {shown} is an outlier chart" if len(apart) == 1 else f"Charts {shown} are outlier charts"
+    return [f"{subject}; {agree} of {len(charts)} charts agree."]
 
 
-def _stand_in(discovery: Discovery) -> str:
+def charts_that_agree(charts: Sequence[ChartFinding]) -> int:
+    """Charts that were judged and are no outliers."""
+    return sum(not c.outlier and math.isfinite(c.error) for c in charts)
+
+
+def _predictor(discovery: Discovery) -> str:
     p = discovery.predictor
     if not p.samples:
         return "The map was given as a function, so nothing had to be learned."
-    return f"The learned stand-in for the map removes {percent(p.skill)} of the error that trivial guesses leave."
+    if not math.isfinite(p.skill):
+        return "The skill of the predictor was not measured."
+    return f"The predictor removes {share(p.skill)} of the error that trivial guesses leave."
+
+
+def chart_reason(chart: ChartFinding) -> str:
+    """Why a chart is an outlier; nothing where that would be a number that was not measured."""
+    return "" if "nan" in chart.reason.lower().replace("%", " ").split() else chart.reason
+
+
+def track_strengths(track: Track) -> list[float]:
+    """Strength of the breaking at every step of a track, as a ratio of amplitudes; NaN where nothing was measured.
+
+    Earlier versions kept residual and null level apart, so that the ratio serves both. Frames hold few samples: where
+    most of them leave the data, the null level has no pairs left.
+    """
+    known = (track.chance > 0) & (track.covered >= ENOUGH)
+    ratio = torch.where(known, track.miss / track.chance, math.nan)
+    ratio = torch.where((track.miss == 0) & _still(track), 0.0, ratio)
+    return ratio.double().clamp(0.0, 1.0).sqrt().tolist()
+
+
+def _still(track: Track) -> Tensor:
+    """Which steps are the identity."""
+    identity = torch.eye(track.matrices.shape[-1], dtype=track.matrices.dtype)
+    return (track.matrices - identity).abs().amax((-2, -1)) < 1e-9
 
 
 def axis_names(discovery: Discovery) -> list[str]:
@@ -131,23 +189,41 @@ def describe_generator(a: Tensor, axes: Sequence[str] | None = None, tolerance: 
             return f"a shear{where}"
     if float((a + a.mT).norm()) < 2 * tolerance:
         return "a rotation"
-    return "a mix of motions"
+    return "a mix of transformations"
 
 
-def percent(share: float) -> str:
-    """A share in per cent, with as many digits as it needs."""
-    if not math.isfinite(share):
-        return "an unknown share"
-    value = 100 * share
-    if 0 < value < 0.01:
+def strength(value: float) -> str:
+    """A strength in per cent; a dash where nothing was measured.
+
+    Example:
+        >>> strength(0.0312), strength(math.nan)
+        ('3.1 %', '–')
+    """
+    return percent(value) if math.isfinite(value) else MISSING
+
+
+def interval(d: Direction) -> str:
+    """The strength of a breaking with its confidence interval.
+
+    Example:
+        >>> interval(Direction(0.031, 0.0, 0.039, 1.0, 1.0, "symmetry", "", 0.2))
+        '3.1 % (0.0 to 3.9 %)'
+    """
+    if not (math.isfinite(d.lower) and math.isfinite(d.upper) and math.isfinite(d.strength)):
+        return strength(d.strength)
+    # The scale ends at the null level; what lies beyond is noise.
+    return f"{strength(d.strength)} ({100 * d.lower:.1f} to {strength(min(d.upper, 1.0))})"
+
+
+def share(value: float) -> str:
+    """A share in per cent, with as many digits as it needs; a dash where nothing was measured.
+
+    Example:
+        >>> share(0.983), share(0.021), share(math.nan)
+        ('98 %', '2.1 %', '–')
+    """
+    if not math.isfinite(value):
+        return MISSING
+    if 0 < value < 1e-4:
         return "less than 0.01 %"
-    return f"{value:.0f} %" if value >= 10 else f"{value:.2g} %"
-
-
-def short_number(value: float | None) -> str:
-    """A number with at most four digits behind the point, a dash where there is none."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    if 0 < abs(value) < 5e-5:
-        return "<0.0001"
-    return f"{value:.4f}" if abs(value) < 100 else f"{value:.0f}"
+    return f"{100 * value:.0f} %" if value >= 0.1 else f"{100 * value:.2g} %"

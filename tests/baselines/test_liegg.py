@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from atlasd.discovery.setup import prepare
 
 import atlasd as ad
 from atlasd.algebra.known_algebras import so
@@ -11,7 +12,6 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.baselines.liegg import LieGG
 from atlasd.baselines.polarization import dense_spectrum, field_rows, image_rows, slopes, streamed_spectrum, vector_rows
 from atlasd.datasets.heat import heat_fields, heat_rate
-from atlasd.discovery.setup import prepare
 from atlasd.errors import InputError
 from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.progress import Silent

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import atlasd as ad
-
 from atlasd.errors import InputError
 
 SHEARED = ((1.0, 0.5), (0.0, 1.0))
@@ -93,7 +92,8 @@ def test_charts_are_counted_where_the_sheared_one_is_known_best(waves, exact, sh
     noise = 0.02 * exact.normal(*y.shape)
     noise[..., 18:43] = 0  # its chart alone is free of noise, and weighs more than both others
     bent = ad.Atlas.at([(20, 12), (20, 30), (20, 47)], in_radius=12, out_radius=9, distortions={1: shear})
-    found = ad.discover(x, y + noise, atlas=bent, search=QUICK, predictor=ad.StencilPredictor(), cosets=False, progress=False)
+    options = {"search": QUICK, "predictor": ad.StencilPredictor(), "cosets": False, "progress": False}
+    found = ad.discover(x, y + noise, atlas=bent, **options)
     weights = [(c.skill / (1 - c.skill)) ** 2 for c in found.charts]
     assert weights[1] > weights[0] + weights[2]
     assert [chart.outlier for chart in found.charts] == [False, True, False]

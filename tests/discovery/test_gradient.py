@@ -9,17 +9,17 @@ from torch import Tensor
 from atlasd.algebra.known_algebras import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.gradient import GradientSearch
-from atlasd.discovery.problem import Problem
+from atlasd.discovery.problem import Problem, prepare
 from atlasd.errors import InputError
-from atlasd.geometry.actions import GridAction, VectorAction
+from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 
 
 def vectors(function, n: int, samples: int = 256, seed: int = 0) -> Problem:
-    x = torch.randn(samples, 1, n, generator=stream(seed, "data"))
-    index = torch.arange(samples)
-    return Problem(function, VectorAction(), n, lambda i: x[i], index[: samples // 2], index[samples // 2 :], 1)
+    x = torch.randn(samples, n, generator=stream(seed, "data"))
+    # Isotropic inputs: standard units are raw ones up to a few per cent.
+    return prepare(x, function=function, seed=seed, progress=Silent())[0]
 
 
 def radius(x: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ def test_rotation_of_an_oracle(loss):
     found = GradientSearch(steps=100, learning_rate=3e-2, loss=loss).find(problem, seed=0, progress=Silent())
     assert found.basis.shape == (1, 2, 2)
     assert found.basis.dtype == torch.float64
-    assert degrees(found.basis, so(2)) < 1.0
+    assert degrees(problem.units.to_raw(found.basis), so(2)) < 1.0
     assert len(found.curves["error"]) == 100
     assert found.curves["error"][-1] < 0.05
 
@@ -49,16 +49,18 @@ def test_same_seed_same_answer():
 
 def test_three_generators_of_so3():
     search = GradientSearch(generators=3, steps=150, similarity="cosine")
-    found = search.find(vectors(radius, 3), seed=1, progress=Silent())
+    problem = vectors(radius, 3)
+    found = search.find(problem, seed=1, progress=Silent())
     assert len(found.basis) == 3
-    assert degrees(found.basis, so(3)) < 2.0
+    assert degrees(problem.units.to_raw(found.basis), so(3)) < 2.0
 
 
 def test_standard_similarity_stays_in_so3():
     # The paper's regularisation repeats generators more often; what it keeps must still be rotations.
-    found = GradientSearch(generators=3, steps=150).find(vectors(radius, 3), seed=1, progress=Silent())
+    problem = vectors(radius, 3)
+    found = GradientSearch(generators=3, steps=150).find(problem, seed=1, progress=Silent())
     assert len(found.basis) >= 2
-    assert degrees(found.basis, so(3)) < 2.0
+    assert degrees(problem.units.to_raw(found.basis), so(3)) < 2.0
 
 
 def test_generators_without_a_symmetry_collapse():
@@ -79,22 +81,21 @@ def test_a_copy_is_left_out():
 
 def test_auto_counts_the_generators():
     search = GradientSearch(generators="auto", steps=80, starts=2)
-    found = search.find(vectors(radius, 2), seed=0, progress=Silent())
+    problem = vectors(radius, 2)
+    found = search.find(problem, seed=0, progress=Silent())
     assert len(found.basis) == 1
-    assert degrees(found.basis, so(2)) < 2.0
+    assert degrees(problem.units.to_raw(found.basis), so(2)) < 2.0
 
 
 def test_charts_of_a_field_give_the_rotation():
-    x = torch.nn.functional.avg_pool2d(torch.randn(24, 2, 17, 17, generator=stream(0, "fields")), 5, 1)
-    x = x.unsqueeze(2)  # (N, K, 1, 13, 13)
+    x = torch.nn.functional.avg_pool2d(torch.randn(24, 1, 30, 44, generator=stream(0, "fields")), 5, 1)
 
     def blur(x: Tensor) -> Tensor:
         line = torch.tensor([1.0, 4.0, 6.0, 4.0, 1.0]) / 16
-        kernel = (line[:, None] * line)[None, None]
-        return torch.nn.functional.conv2d(x.flatten(0, 1), kernel).unflatten(0, x.shape[:2])
+        return torch.nn.functional.conv2d(x, (line[:, None] * line)[None, None].to(x), padding=2)
 
-    index = torch.arange(24)
-    problem = Problem(blur, GridAction(), 2, lambda i: x[i], index, index, 2, radius=3.0, reach=2.0)
+    atlas = Atlas.at([(12, 12), (12, 27)], in_radius=9, out_radius=7)
+    problem, _ = prepare(x, function=blur, atlas=atlas, seed=0, progress=Silent())
     found = GradientSearch(steps=60, batch=6, learning_rate=3e-2).find(problem, seed=0, progress=Silent())
     assert degrees(found.basis, so(2)) < 8.0
 

@@ -50,10 +50,11 @@ def test_schema(saved):
     content = json.loads((saved / "result.json").read_text())
     expected = {"schema", "experiment", "config", "seed", "version", "group", "generators", "cosets", "spectrum"}
     assert expected | {"verdict", "predictor", "charts", "metrics", "paper", "seconds"} <= set(content)
-    assert content["schema"] == 1 and content["experiment"] == "test" and content["version"] == ad.__version__
+    assert content["schema"] == 2 and content["experiment"] == "test" and content["version"] == ad.__version__
     assert set(content["group"]) == {"name", "algebra", "dimension", "components", "component_group"}
     assert {"symmetric", "reason", "directions"} <= set(content["verdict"])
-    assert {"error", "upper", "chance", "tolerance", "decision"} <= set(content["verdict"]["directions"][0])
+    names = {"strength", "lower", "upper", "sensitivity", "coverage", "decision", "reason"}
+    assert names <= set(content["verdict"]["directions"][0])
     assert set(content["predictor"]) == {"kind", "skill", "samples", "seconds"}
     assert {"center", "error", "outlier"} <= set(content["charts"][0])
     assert content["seconds"]["total"] == pytest.approx(sum(v for k, v in content["seconds"].items() if k != "total"))
@@ -65,10 +66,10 @@ def test_extra_entries(found, tmp_path):
     assert content["metrics"] == {"error_deg": 0.5, "worst": None, "g": [[1.0, 0.0], [0.0, 1.0]]}
 
 
-@pytest.mark.parametrize("schema", [0, 2, "1", None])
+@pytest.mark.parametrize("schema", [0, 3, "1", None])
 def test_another_schema_is_refused(saved, schema):
     change(saved, lambda content: content.update(schema=schema))
-    with pytest.raises(DataError, match=r"must have schema 1, got .*; run it again"):
+    with pytest.raises(DataError, match=r"must have schema 1 or 2, got .*; run it again"):
         ad.load(saved)
 
 
@@ -131,7 +132,7 @@ def test_not_a_directory(tmp_path):
 
 def test_text_is_a_short_table(found):
     lines = str(found).splitlines()
-    assert lines[0].startswith("O(2)") and lines[2].split() == ["error", "upper", "decision", "why"]
+    assert lines[0].startswith("O(2)") and lines[2].split() == ["breaking", "at", "most", "decision", "why"]
     assert [line.split()[0] for line in lines[3:6]] == ["generator", "coset", "coset"] and len(lines) < 12
     assert all(len(line) < 120 for line in lines)
 

@@ -32,16 +32,18 @@ def find(data, executor=None):
             *data,
             atlas=ATLAS,
             predictor=ad.StencilPredictor(width=3),
-            search=ad.SpectralSearch(samples=4, sizes=(1.5,)),
+            search=ad.SpectralSearch(samples=6, starts=4),
+            cosets=False,
             seed=0,
+            progress=False,
         )
 
 
 def same(a, b):
     assert torch.equal(a.algebra.basis, b.algebra.basis) and torch.equal(a.cosets, b.cosets)
     assert torch.equal(a.chart_generators, b.chart_generators)
-    assert a.spectrum == b.spectrum and a.verdict == b.verdict
-    assert [c.error for c in a.charts] == [c.error for c in b.charts]
+    assert a.spectrum == b.spectrum and str(a.verdict) == str(b.verdict)
+    assert str(a.charts) == str(b.charts)
     return True
 
 

@@ -9,7 +9,7 @@ from atlasd.prediction.fit import fit_predictor
 from atlasd.prediction.networks import VectorMLP
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
 from atlasd.prediction.samples import Samples, split_indices
-from atlasd.prediction.train import Schedule, fit_network, loss_per_chart, standardise
+from atlasd.prediction.train import Job, Schedule, fit_networks, loss_per_chart, standardise
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 
@@ -79,14 +79,27 @@ def test_early_stopping_keeps_the_best_weights():
     train, held_out, _ = split_indices(60, stream(0, "split"))
     network = VectorMLP(3, 1, hidden=(64, 64), generator=stream(0, "weights"))
     schedule = Schedule(epochs=200, batch=8, learning_rate=2e-2, patience=6)
-    curves = fit_network(network, samples, train, held_out, schedule, seed=0, progress=Silent())
+    curves = fit_networks([network], [Job(samples, train, held_out)], schedule, seed=0, progress=Silent())
     assert len(curves["held_out"]) == len(curves["train"]) < 200
     best = min(range(len(curves["held_out"])), key=curves["held_out"].__getitem__)
     assert best == len(curves["held_out"]) - 1 - schedule.patience
     unit = standardise(network, samples, train)
-    loss = loss_per_chart(samples)(network(samples.inputs(held_out)), samples.targets(held_out)) / unit
+    loss = loss_per_chart(network(samples.inputs(held_out)), samples.targets(held_out), 0, None) / unit
     assert loss.mean().item() == pytest.approx(curves["held_out"][best], rel=1e-5)
     assert not network.training and not any(p.requires_grad for p in network.parameters())
+
+
+def test_networks_fitted_together_are_those_fitted_alone(vectors):
+    x, y = vectors
+    samples = Samples.check(x, y)
+    halves = torch.arange(len(x)).chunk(2)
+    jobs = [Job(samples, half[40:], half[:40]) for half in halves]
+    recipe = MLPPredictor(hidden=(16, 16), schedule=Schedule(epochs=6, batch=32, learning_rate=1e-2))
+    together = recipe.fit_many(jobs, seed=0, progress=Silent())
+    alone = [recipe.fit(samples, j.train, j.held_out, seed=0, progress=Silent()) for j in jobs]
+    for one, other in zip(together, alone, strict=True):
+        torch.testing.assert_close(one(x[:20, None]), other(x[:20, None]), atol=1e-3, rtol=1e-2)
+    assert not torch.allclose(together[0](x[:20, None]), together[1](x[:20, None]), atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["vectors", "fields"])
@@ -106,19 +119,9 @@ def test_deterministic_and_free_of_the_global_seed(kind, vectors, rough, two_cha
     assert not torch.equal(first(probe), fit_predictor(x, y, seed=4, **options)(probe))
 
 
-def test_untrained_has_the_units_and_other_weights(vectors):
-    fitted = fit_predictor(*vectors, predictor=MLP)
-    x = vectors[0][:50, None]
-    outputs = [fitted.untrained(torch.Generator().manual_seed(seed))(x) for seed in (0, 0, 1)]
-    assert torch.equal(outputs[0], outputs[1]) and not torch.allclose(outputs[0], outputs[2])
-    assert not torch.allclose(outputs[0], fitted(x))
-    assert outputs[0].mean().item() == pytest.approx(vectors[1].mean().item(), abs=3 * vectors[1].std().item())
-
-
 def test_double_precision_data_are_fitted(vectors):
     fitted = fit_predictor(vectors[0].double(), vectors[1].double(), predictor=MLP)
     assert fitted.skill > 0.9 and fitted(vectors[0].double()[:3, None]).dtype == torch.float64
-    assert fitted.untrained(stream(0, "blank"))(vectors[0].double()[:3, None]).dtype == torch.float64
 
 
 @pytest.mark.parametrize(

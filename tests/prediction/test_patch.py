@@ -44,13 +44,6 @@ def test_several_channels(two_charts):
     assert fit_predictor(x, y, atlas=two_charts, predictor=SMALL).skill > 0.999
 
 
-def test_an_untrained_one_is_random(rough, stencil_map, two_charts):
-    fitted = fit_predictor(rough, stencil_map(rough), atlas=two_charts, predictor=SMALL)
-    x = two_charts.input_patches(rough[:2])
-    draws = [fitted.untrained(torch.Generator().manual_seed(k))(x) for k in (0, 0, 1)]
-    assert torch.equal(draws[0], draws[1]) and not torch.allclose(draws[0], draws[2])
-
-
 def test_what_it_cannot_be_fitted_to(rough):
     with pytest.raises(InputError, match="must be odd"):
         PatchPredictor(width=4)

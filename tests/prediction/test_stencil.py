@@ -3,13 +3,14 @@
 import pytest
 import torch
 
-from atlasd.datasets.field_systems import draw_waves, plane_waves
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.fit import fit_predictor
 from atlasd.prediction.predictor import narrowed
+from atlasd.prediction.samples import Samples
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.prediction.trivial import centre_crop
+from atlasd.runtime.progress import Silent
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -99,14 +100,6 @@ def test_channels(rough, two_charts):
     assert fitted.skill > 0.99
 
 
-def test_untrained_is_another_stencil_of_the_same_kind(rough, two_charts, stencil_map):
-    fitted = fit_predictor(rough, stencil_map(rough), atlas=two_charts, predictor=StencilPredictor(width=3))
-    x = two_charts.input_patches(rough[:4])
-    outputs = [fitted.untrained(torch.Generator().manual_seed(seed))(x) for seed in (0, 0, 1)]
-    assert outputs[0].shape == fitted(x).shape and torch.equal(outputs[0], outputs[1])
-    assert not torch.allclose(outputs[0], outputs[2]) and not torch.allclose(outputs[0], fitted(x))
-
-
 def test_fewer_samples_than_weights(waves):
     x = waves(9, (22, 24))
     atlas = Atlas.at([(10, 10)], in_radius=5, out_radius=1)
@@ -133,14 +126,14 @@ def test_not_for_vectors_or_classes(rough, two_charts):
         fit_predictor(rough, (rough > 0).long(), atlas=two_charts, predictor=StencilPredictor())
 
 
-@pytest.mark.parametrize(("in_radius", "wider"), [(8, True), (7, False)])
-def test_the_sharp_twin_fits_better_and_may_be_wider(in_radius, wider):
-    x = plane_waves(*draw_waves(120, torch.Generator().manual_seed(0)), size=24)
-    y = torch.nn.functional.avg_pool2d(x, 3, stride=1, padding=1)
-    atlas = Atlas.at([(11, 11), (12, 12)], in_radius=in_radius, out_radius=in_radius - 3)
-    fitted = fit_predictor(x, y, atlas=atlas, predictor=StencilPredictor(width=9 if wider else 7, slack=0.05))
-    inputs, targets = atlas.input_patches(x), atlas.output_patches(y)
-    miss = [(f(inputs) - targets)[..., 3:-3, 3:-3].square().mean() for f in (fitted.sharp, fitted.function)]
-    assert miss[0] < 0.5 * miss[1]
-    widths = [f.weight.shape[-1] for f in (fitted.sharp, fitted.function)]
-    assert fitted.sharp_reach == widths[0] / 2 and (widths[0] > widths[1]) == wider
+def test_folds_are_fits_without_their_samples(rough, two_charts, stencil_map):
+    y = stencil_map(rough) + 0.1 * torch.randn(rough.shape, generator=torch.Generator().manual_seed(0))
+    samples = Samples.check(rough, y, two_charts)
+    fold = torch.arange(len(rough)) % 3
+    plant = lambda x: centre_crop(x.roll(1, -1), tuple(samples.targets(fold[:1]).shape[3:]))  # noqa: E731
+    folds = StencilPredictor(width=5).fit_folds(samples, fold, [plant], progress=Silent())
+    assert len(folds) == 3 and all(len(row) == 2 for row in folds)
+    inputs = two_charts.input_patches(rough[:4])
+    # The plant is a shift by one pixel, which a stencil holds exactly.
+    torch.testing.assert_close(folds[0][1](inputs), plant(inputs), atol=1e-2, rtol=1e-2)
+    assert not torch.equal(folds[0][0](inputs), folds[1][0](inputs))

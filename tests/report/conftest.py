@@ -15,7 +15,7 @@ def _field_track(name: str, miss: float) -> Track:
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
     levels = torch.arange(7 * 12 * 12).reshape(7, 12, 12).remainder(255).to(torch.uint8)
     pictures = {k: Picture(levels, -1.0, 1.0) for k in ("input", "left", "right", "difference")}
-    curves = (miss * t.square(), t.square(), torch.linspace(0.1, 1.0, 7).double())
+    curves = (miss * t.abs().clamp(max=1.0), torch.ones(7).double(), torch.linspace(0.1, 1.0, 7).double())
     return Track(name, t, torch.matrix_exp(t[:, None, None] * turn), *curves, pictures=pictures)
 
 
@@ -23,7 +23,7 @@ def _vector_track() -> Track:
     elements = torch.stack([torch.eye(2), torch.tensor([[1.0, 0.0], [0.0, -1.0]])]).double()
     points = {"input": torch.randn(2, 9, 2), "left": torch.randn(2, 9), "right": torch.randn(2, 9)}
     points["left"][1, 0] = float("nan")
-    curves = (torch.tensor([0.0, 0.1]), torch.tensor([0.0, float("nan")]), torch.ones(2))
+    curves = (torch.tensor([0.0, float("nan")]), torch.ones(2), torch.ones(2))
     return Track("elements", torch.tensor([1.0, 2.0]), elements, *curves, points=points)
 
 
@@ -36,14 +36,19 @@ def frames() -> Frames:
 
 @pytest.fixture(scope="session")
 def discovery(frames) -> Discovery:
-    good = Direction(0.004, 0.006, 1.3, 0.05, "symmetry", "error 0.004 is below the tolerance", extent=1.0)
-    bad = Direction(1.02, 1.2, 1.1, 0.05, "broken", "as far off as unrelated data [/] <b>bold</b>")
-    gates = {"skill": 0.97, "testable": 0.4, "saturated": False, "untrained": [0.8]}
+    identity = Direction(0.0, 0.0, 0.0, 1.0, 1.0, "symmetry", "the identity", 0.2)
+    good = Direction(0.031, 0.004, 0.039, 0.91, 0.98, "symmetry", "breaking at most 3.9%", 0.2, extent=1.0)
+    mirror = replace(good, strength=0.0, lower=0.0, upper=0.025, extent=None)
+    bad = Direction(0.82, 0.74, 1.2, 1.0, 0.6, "broken", "as far off as unrelated data [/] <b>bold</b>", 0.2)
+    near = Direction(0.11, 0.1, 0.13, 0.9, 0.97, "approximate", "clearly more than the exact ones", 0.2, extent=1.0)
+    nan = float("nan")
+    unknown = Direction(nan, nan, nan, nan, 0.04, "cannot tell", "too few lie where data are", 0.2)
+    rejected = (bad, near, unknown)
     return Discovery(
         group=orthogonal(2),
-        verdict=Verdict(True, "One generator & one reflection hold.", (good,), (good, good), (bad,), gates),
+        verdict=Verdict(True, "One generator & one reflection hold.", (good,), (identity, mirror), rejected),
         charts=(
-            ChartFinding((64.0, 19.0), 0.003, False, 0.98),
+            ChartFinding((64.0, 19.0), 0.03, False, 0.98),
             ChartFinding((86.0, 41.0), 0.4, True, 0.97, "its own generator differs <i>"),
             ChartFinding((30.0, 80.0), float("nan"), False),
         ),

@@ -35,8 +35,10 @@ def test_figures_of_an_earlier_run_do_not_stay(plain, tmp_path):
 
 
 def test_nothing_found_still_draws(plain):
-    nothing = replace(plain, group=Group(trivial(2)), verdict=Verdict(False, "nothing"))
-    assert set(draw_discovery(nothing)) == {"cosets"}
+    nothing = replace(plain, group=Group(trivial(2)), verdict=Verdict(False, "Cannot tell: too few samples."))
+    figures = draw_discovery(nothing)
+    assert set(figures) == {"cosets"}
+    assert figures["cosets"].get_suptitle() == "Cannot tell: only the identity is certain"
 
 
 def test_svg_is_reproducible(plain):
@@ -57,14 +59,26 @@ def test_minus_zero_is_zero():
     assert figure.axes[0].texts[0].get_text() == "0.00"
 
 
-def test_spectrum_shows_chance_and_tolerance():
-    axes = draw_spectrum([0.0, 1e-5, float("nan"), 3.0], tolerance=0.05, dimension=2).axes[0]
+def test_spectrum_shows_null_level_and_tolerance():
+    axes = draw_spectrum([0.0, 1e-4, float("nan"), 4.0], tolerance=0.2).axes[0]
     assert axes.get_yscale() == "log"
-    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["chance", "tolerance 0.05"]
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["null level", "tolerance 20 %"]
+    # Squares become amplitudes, in per cent.
+    heights = axes.collections[1].get_offsets()[:, 1]
+    assert heights[1] == pytest.approx(1.0) and heights[3] == pytest.approx(200.0)
+
+
+def test_titles_have_what_was_measured(discovery):
+    nan = float("nan")
+    lost = replace(discovery.verdict.directions[0], strength=nan, lower=nan, upper=nan)
+    drawn = draw_discovery(replace(discovery, verdict=replace(discovery.verdict, directions=(lost,))))
+    titles = [axes.get_title() for name in ("generators", "cosets") for axes in drawn[name].axes]
+    assert titles == ["generator 1", "coset 1", "coset 2, breaking 0.0 %"]
+    assert draw_discovery(discovery)["generators"].axes[0].get_title() == "generator 1, breaking 3.1 %"
 
 
 def test_outliers_are_marked(discovery, fields):
     axes = draw_charts(discovery.charts, fields["input"], [14, 10]).axes[0]
     assert [line.get_marker() for line in axes.lines] == ["o", "x", "o"]
-    assert "1 standing apart" in axes.get_title()
+    assert "1 outlier chart (" in axes.get_title()
     assert len(axes.patches) == 6

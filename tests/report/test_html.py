@@ -56,7 +56,7 @@ def test_data_never_become_markup(page):
 
 
 def test_evil_everywhere_that_a_name_can_come_from(discovery, tmp_path):
-    evil = Direction(0.5, 0.6, 1.0, 0.05, "broken", EVIL)
+    evil = Direction(0.5, 0.4, 0.6, 1.0, 1.0, "broken", EVIL, 0.2)
     verdict = Verdict(False, EVIL, (), (), (evil,), {EVIL: EVIL})
     charts = (ChartFinding((3.0, 4.0), 0.2, True, 0.9, EVIL),) * 2
     hostile = replace(
@@ -88,8 +88,8 @@ def test_nothing_is_loaded_from_elsewhere(page):
 def test_the_answer_comes_first(page):
     words = " ".join(_read(page).words)
     answer = words.index("The map commutes with O(2): one continuous direction, a rotation, and 2 components.")
-    assert answer < words.index("See it move") < words.index("Verdict") < words.index("Time")
-    assert "Chart 1 stands apart from the other 2." in words
+    assert answer < words.index("See it happen") < words.index("Verdict") < words.index("Time")
+    assert "Chart 1 is an outlier chart; 1 of 3 charts agree." in words
     assert "as far off as unrelated data" in words
 
 
@@ -105,11 +105,11 @@ def test_for_those_who_hear_it(page):
 
 
 def test_decisions_differ_by_more_than_colour(discovery, tmp_path):
-    decisions = ("symmetry", "broken", "not testable", "cannot tell")
-    rows = tuple(Direction(0.1, 0.2, 1.0, 0.05, d, d) for d in decisions)
-    path = write_report(replace(discovery, verdict=Verdict(True, "all four", rows)), tmp_path / "r.html")
+    decisions = ("symmetry", "approximate", "broken", "not testable", "cannot tell")
+    rows = tuple(Direction(0.1, 0.05, 0.2, 1.0, 1.0, d, d, 0.2) for d in decisions)
+    path = write_report(replace(discovery, verdict=Verdict(True, "all five", rows)), tmp_path / "r.html")
     text = path.read_text()
-    for decision, sign in zip(decisions, "✓✕∅?", strict=True):
+    for decision, sign in zip(decisions, "✓≈✕∅?", strict=True):
         assert f"<span aria-hidden='true'>{sign}</span> {decision}" in text
 
 
@@ -121,7 +121,7 @@ def test_light_dark_phone_and_paper(page):
 
 def test_report_from_the_discovery_alone(plain, tmp_path):
     path = plain.report(tmp_path / "deep" / "report.html")
-    assert "O(2)" in path.read_text() and "See it move" not in path.read_text()
+    assert "O(2)" in path.read_text() and "See it happen" not in path.read_text()
 
 
 @pytest.mark.parametrize(

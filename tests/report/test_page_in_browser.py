@@ -51,7 +51,10 @@ def test_slider_moves_pictures_words_marker_and_matrix(browser, page):
     _set(browser, 6)
     after = [browser.run(code) for code in (_X, _WORDS, "document.querySelector('.now td').textContent")]
     assert before[0] == "0,0,0,0" and after[0] == "-72,-72,-72,-72"
-    assert before[1].startswith("t = -1.50: the two sides are 1 % of chance apart") and after[1].startswith("t = 1.50")
+    assert (
+        before[1].startswith("t = -1.50: not measured")
+        and after[1] == "t = 1.50: strength of the breaking 10.0 %; coverage 100 %"
+    )
     assert before[2] == after[2] == "0.07"  # the cosine is even, its neighbour is not
     assert marker != browser.run("document.querySelector('.marker').getAttribute('x1')")
     assert browser.run(f"{_SLIDER}.getAttribute('aria-valuetext')") == after[1]
@@ -62,7 +65,7 @@ def test_keyboard(browser, page):
     browser.run(f"{_SLIDER}.focus()")
     _set(browser, 2)
     browser.press("ArrowRight", 39)
-    assert browser.run(f"{_SLIDER}.value") == "3" and browser.run(_WORDS) == "t = 0.00: nothing moves"
+    assert browser.run(f"{_SLIDER}.value") == "3" and browser.run(_WORDS) == "t = 0.00: the identity"
     outline = browser.run(f"getComputedStyle({_SLIDER}).outlineStyle")
     assert outline == "solid"  # the focus can be seen
     browser.run("document.querySelector('.film input[type=radio]').focus()")
@@ -104,6 +107,17 @@ def test_widths_and_schemes(browser, page, width, dark):
     assert browser.run(f"[...document.querySelectorAll('svg, img')].{boxes}.every(b => b.width > 20)")
     # Labels can be read on a phone.
     assert browser.run(f"Math.min(...[...document.querySelectorAll('.plot text')].{boxes}.map(b => b.height))") > 8
+
+
+def test_the_verdict_is_whole_on_a_phone(browser, page):
+    browser.open(page, width=420)
+    assert browser.run(
+        "[...document.querySelectorAll('.verdict')].every(t => t.parentNode.scrollWidth <= t.parentNode.clientWidth)"
+    )
+    cells = "[...document.querySelectorAll('.verdict tbody td, .verdict tbody th')].map(e => e.getBoundingClientRect())"
+    assert browser.run(f"{cells}.every(b => b.width > 0 && b.left >= 0 && b.right <= 420)")
+    shown = browser.run("document.querySelector('.verdict').innerText")
+    assert "3.1 % (0.4 to 3.9 %)" in shown and "Other transformations that were judged" in shown
 
 
 def test_on_paper_it_is_light_and_without_controls(browser, page):

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from atlasd.algebra.known_groups import dihedral
+from atlasd.algebra.group import Group
+from atlasd.algebra.known_algebras import trivial
 from atlasd.discovery.result import Verdict
-from atlasd.report.tables import describe_discovery, option_table, print_discovery, row_table
+from atlasd.report.tables import option_table, print_discovery, row_table
 
 
 def _printed(draw) -> str:
@@ -21,15 +22,20 @@ def test_group_verdict_and_metrics(discovery):
     assert text.startswith("O(2)  (so(2), 2 components)")
     assert "One generator & one reflection hold." in text
     assert "angle_deg=0.1235" in text and "list=[1, 2]" in text
-    assert "rejected 1" in text and "broken" in text
+    assert "Other transformations that were judged" in text and "rejected" not in text
+    assert "✓ symmetry" in text and "3.1 % (0.4 to 3.9 %)" in text and "91 %" in text and "98 %" in text
+    assert "outlier charts: 1" in text and "nan" not in text
     # Square brackets in a reason are text, not markup.
     assert "[/] <b>bold</b>" in text
 
 
-def test_sentences(discovery):
-    finite = replace(discovery, group=dihedral(4), charts=())
-    assert describe_discovery(finite) == "The map commutes with the 8 elements of D4."
-    assert describe_discovery(replace(discovery, verdict=Verdict(False, ""))) == "No symmetry was found."
+def test_cannot_tell_is_not_trivial(discovery):
+    verdict = Verdict(False, "Cannot tell: too few samples.", cosets=discovery.verdict.cosets[:1])
+    lost = replace(discovery, group=Group(trivial(2)), verdict=verdict, charts=())
+    text = _printed(lambda c: print_discovery(lost, c, metrics={"angle": float("nan")}))
+    assert text.startswith("Cannot tell\n") and "trivial" not in text and "nan" not in text
+    # The control: a file that found something says so.
+    assert _printed(lambda c: print_discovery(discovery, c)).startswith("O(2)")
 
 
 def test_options():

@@ -1,0 +1,137 @@
+"""Which group one gets for which tolerance."""
+
+from __future__ import annotations
+
+__all__ = ["Step", "tolerance_block", "tolerance_steps"]
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from atlasd.discovery.result import Direction, Discovery
+from atlasd.report.judged import chosen_tolerance
+from atlasd.report.svg import staircase_svg, text
+from atlasd.report.words import MISSING, share, strength
+
+_MOST_ROWS = 12
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one gets from one tolerance up to the next.
+
+    Arguments:
+        start: The tolerance at which it begins.
+        dimension: Generators whose interval lies below it; `None` if no generator was measured.
+        components: Elements whose interval lies below it, with the identity; `None` if no other was measured.
+        answer: The group in words.
+    """
+
+    start: float
+    dimension: int | None
+    components: int | None
+    answer: str
+
+
+def tolerance_steps(discovery: Discovery) -> list[Step]:
+    """The steps, the smallest tolerance first; ends that print alike are one step."""
+    generators, elements = _measured(discovery)
+    chosen = chosen_tolerance(discovery) or 0.0
+    starts: dict[tuple[str, bool], float] = {("", True): 0.0}
+    for d in (*generators, *elements):
+        if d.upper <= 1:
+            key = strength(d.upper), d.upper <= chosen
+            starts[key] = max(d.upper, starts.get(key, 0.0))
+    steps: list[Step] = []
+    for start in sorted(set(starts.values())):
+        dimension = _count(generators, start) if generators else None
+        components = 1 + _count(elements, start) if elements else None
+        if not steps or (dimension, components) != (steps[-1].dimension, steps[-1].components):
+            steps.append(Step(start, dimension, components, _answer(discovery, start)))
+    return steps
+
+
+def _measured(discovery: Discovery) -> tuple[list[Direction], list[Direction]]:
+    """Generators and elements that have an interval, kept or not; the identity is left out."""
+    verdict = discovery.verdict
+    others = [d for d in verdict.rejected if _known(d)]
+    generators = [d for d in verdict.directions if _known(d)] + [d for d in others if d.extent is not None]
+    # Files of schema 1 know no sensitivity, and do not say what a rejected one without extent was.
+    lone = [d for d in others if d.extent is None and math.isfinite(d.sensitivity)]
+    return generators, [d for d in verdict.cosets[1:] if _known(d)] + lone
+
+
+def _known(d: Direction) -> bool:
+    """Whether there is an interval."""
+    return all(math.isfinite(v) for v in (d.strength, d.lower, d.upper))
+
+
+def _count(directions: Sequence[Direction], tolerance: float) -> int:
+    return sum(d.upper <= tolerance for d in directions)
+
+
+def _answer(discovery: Discovery, tolerance: float) -> str:
+    verdict = discovery.verdict
+    kept = (*verdict.directions, *verdict.cosets[1:])
+    inside = _count([d for d in kept if _known(d)], tolerance)
+    more = _count([d for d in verdict.rejected if _known(d)], tolerance)
+    name = "the group" if discovery.group.name.startswith("unknown") else discovery.group.name
+    if not inside and not more:
+        return "nothing is shown"
+    if not inside or inside < len(kept):
+        return f"part of {name}" if inside and not more else "not closed to a group"
+    return name + (f" and {more} more" if more else "")
+
+
+def tolerance_block(discovery: Discovery) -> str:
+    """A step curve and a table; empty where nothing was measured."""
+    chosen = chosen_tolerance(discovery)
+    generators, elements = _measured(discovery)
+    if chosen is None or not (generators or elements):
+        return ""
+    steps = tolerance_steps(discovery)
+    panels = [
+        (name, offset, [d.upper for d in found], [d.lower for d in found])
+        for name, offset, found in (("dimension", 0, generators), ("components", 1, elements))
+        if found
+    ]
+    verdict = discovery.verdict
+    unmeasured = sum(not _known(d) for d in (*verdict.directions, *verdict.cosets[1:], *verdict.rejected))
+    note = f" Not measured, and not counted here: {unmeasured}." if unmeasured else ""
+    caption = (
+        "Solid: intervals that lie below the tolerance. Dotted: those that are not excluded. Between the two, "
+        f"these data cannot tell.{note} A run with another tolerance may judge transformations of other sizes."
+    )
+    return (
+        f"<div class='pair'><figure>{staircase_svg(panels, chosen)}<figcaption>{text(caption)}</figcaption></figure>"
+        f"<div>{_table(steps, chosen)}</div></div>"
+    )
+
+
+def _number(count: int | None) -> str:
+    return MISSING if count is None else str(count)
+
+
+def _table(steps: Sequence[Step], chosen: float) -> str:
+    ends = [step.start for step in steps[1:]] + [math.inf]
+    current = max(k for k, step in enumerate(steps) if step.start <= chosen)
+    # Many elements of a group have nearly the same strength: the rows around the chosen one say enough.
+    first = max(0, min(current - _MOST_ROWS // 2, len(steps) - _MOST_ROWS))
+    lines = []
+    for k in range(first, min(first + _MOST_ROWS, len(steps))):
+        step, end = steps[k], ends[k]
+        span = f"from {strength(step.start)}" if math.isinf(end) else f"{100 * step.start:.1f} to {strength(end)}"
+        sign = f" <b>← chosen: {text(share(chosen))}</b>" if k == current else ""
+        lines.append(
+            f"<tr class='{'chosen' if sign else 'other'}'><th scope='row'>{text(span)}</th>"
+            f"<td class='number'>{_number(step.dimension)}</td><td class='number'>{_number(step.components)}</td>"
+            f"<td>{text(step.answer)}{sign}</td></tr>"
+        )
+    top = "<th scope='col'>tolerance</th>" + "".join(
+        f"<th scope='col' class='number'>{name}</th>" for name in ("dimension", "components")
+    )
+    more = f"<p class='faint'>{len(steps) - len(lines)} more steps.</p>" if len(steps) > len(lines) else ""
+    return (
+        f"<div class='scroll'><table class='steps'><thead><tr>{top}<th scope='col'>group</th></tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table></div>{more}"
+    )

@@ -1,0 +1,126 @@
+"""The residual and the verdict: the scale, its interval, sensitivity and decisions, against exact answers."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import atlasd as ad
+from atlasd.discovery.problem import prepare
+from atlasd.discovery.residual import Residual
+from atlasd.discovery.verdict import Court
+from atlasd.prediction.moments import MomentPredictor
+from atlasd.prediction.train import Schedule
+from atlasd.runtime.progress import Silent
+from atlasd.runtime.random import stream
+
+TURN = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+MIRROR = torch.diag(torch.tensor([1.0, -1.0], dtype=torch.float64))
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=stream(seed, "verdict"), dtype=torch.float64)
+
+
+def court_of(x, y=None, tolerance=0.2, **options):
+    problem, _ = prepare(x, y, seed=0, progress=Silent(), **options)
+    return Court(problem, tolerance, seed=0, progress=Silent())
+
+
+def pairwise_strength(f, x, g):
+    """The definition, written out over all pairs of different samples."""
+    y, b = f(x), f(x @ g.mT)
+    apart = (y[:, None] - b[None]).square()
+    null = (apart.sum() - apart.diagonal().sum()) / (len(x) * (len(x) - 1))
+    return math.sqrt((y - b).square().mean() / null)
+
+
+@pytest.mark.parametrize("count", [20, 200])
+def test_strength_is_the_one_over_all_pairs(count):
+    x = normal(count, 2)
+    f = lambda z: z[:, 0] ** 2 + 0.3 * z[:, 1]  # noqa: E731
+    problem, _ = prepare(x, function=f, seed=0, progress=Silent())
+    g = torch.matrix_exp(0.7 * TURN)
+    losses = Residual(problem, torch.arange(count)).losses(problem.units.to_standard(g)[None])
+    assert float(losses.strength()[0]) == pytest.approx(pairwise_strength(f, x, g), rel=1e-6)
+
+
+def test_strength_has_no_unit_and_is_bounded():
+    eta, mass = 1.5 * normal(500), 3 + 0.3 * torch.rand(500, generator=stream(1, "mass")).double()
+    x = torch.stack([mass * eta.cosh(), mass * eta.sinh()], dim=-1)
+    court = court_of(x, function=lambda p: (p[:, 0] ** 2 - p[:, 1] ** 2).log() / 2)
+    boost = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
+    kept, scaling = court.generators(court.problem.units.to_standard(torch.stack([boost, torch.eye(2).double()])))
+    assert kept.passed and kept.direction.upper < 1e-3
+    assert scaling.direction.decision == "broken" and 0.9 < scaling.direction.strength <= 1.0
+
+
+def test_noise_in_the_labels_widens_and_does_not_shift():
+    x = normal(600, 2)
+    clean = x.square().sum(-1)
+    uppers = []
+    for noise in (0.0, 0.3):
+        court = court_of(x, clean + noise * clean.std() * normal(600, seed=1))
+        (finding,) = court.elements(MIRROR[None])
+        assert finding.passed and finding.direction.lower < 0.05
+        uppers.append(finding.direction.upper)
+    assert uppers[0] < uppers[1]
+
+
+def test_a_predictor_that_is_even_by_design_cannot_confirm_a_mirror():
+    x = normal(600, 3, 2).float()
+    total = x.sum(1)
+    y = total.square().sum(-1) + 2.0 * total.prod(-1) * total[:, 0]  # an odd part of third order
+    few = MomentPredictor(pools=1, schedule=Schedule(epochs=10, batch=64, learning_rate=1e-2, polish=50))
+    court = court_of(x, y, predictor=few)
+    (finding,) = court.elements(-torch.eye(2).double()[None])
+    assert not finding.passed
+    assert finding.direction.sensitivity < 0.2 or finding.direction.decision == "broken"
+
+
+def test_a_small_step_proves_nothing():
+    court = court_of(normal(300, 2), function=lambda z: z[:, 0] + 0.1 * z[:, 1] ** 2)
+    (finding,) = court.elements(torch.matrix_exp(0.02 * TURN)[None])
+    assert finding.direction.decision == "cannot tell" and math.isnan(finding.direction.strength)
+
+
+def test_what_nothing_feels_is_not_testable():
+    court = court_of(normal(300, 3), function=lambda z: z[:, 2])
+    (finding,) = court.elements(torch.diag(torch.tensor([-1.0, 1.0, 1.0])).double()[None])
+    assert finding.direction.decision == "not testable" and finding.unfelt
+
+
+def test_where_no_data_are_nothing_is_said():
+    x = normal(400, 2).abs() + 0.5  # the positive quadrant
+    court = court_of(x, x[:, 0] * x[:, 1])
+    (finding,) = court.elements(-torch.eye(2).double()[None])
+    assert finding.direction.decision == "cannot tell" and finding.direction.coverage < 0.1
+
+
+@pytest.mark.parametrize(("breaking", "decision"), [(0.0, "symmetry"), (0.6, "broken")])
+def test_a_planted_breaking_changes_the_answer(breaking, decision):
+    x = normal(800, 2)
+    y = x.square().sum(-1) + breaking * 2 * x[:, 0] * x[:, 1]
+    (finding,) = court_of(x, y).generators(TURN[None])
+    assert finding.direction.decision == decision
+
+
+def test_more_samples_make_narrower_intervals():
+    widths = []
+    for count in (60, 2000):
+        x = normal(count, 2)
+        (finding,) = court_of(x, x.square().sum(-1) + 0.5 * x[:, 0] ** 2).generators(TURN[None])
+        widths.append(finding.direction.upper - finding.direction.lower)
+    assert widths[1] < 0.5 * widths[0]
+
+
+def test_the_residual_is_written_in_one_place():
+    """No other file applies a map to a transformed input and sets it against a transformed output."""
+    package = Path(ad.__file__).parent
+    pattern = re.compile(r"\.on_input\(")
+    allowed = {"discovery/residual.py", "discovery/film.py", "geometry/actions.py"}
+    found = {str(p.relative_to(package)) for p in package.rglob("*.py") if pattern.search(p.read_text())}
+    rooms = {f for f in found if f.startswith(("discovery/", "prediction/"))}
+    assert rooms <= allowed
