@@ -229,7 +229,7 @@ def reaction_diffusion(count, seed, size=64, steps=24, dt=0.08):
 
 
 def fields(seeds, first=0, epochs=15, width=15, samples=100):
-    atlas = ad.Atlas.at([(20, 20), (20, 43), (43, 20), (43, 43)], in_radius=16, out_radius=10)
+    atlas = ad.Atlas.at([(31, 31)], in_radius=15, out_radius=9)
     truth = conjugated(SO2, SHEAR)
     print(f"anisotropic reaction-diffusion, 64 x 64, {samples} samples; root-mean-square error over spread")
     totals = {}

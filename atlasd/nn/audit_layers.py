@@ -130,6 +130,9 @@ def _cause(
         return "position channels: some inputs of the layer vary with the place and not with the sample"
     if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is None:
         return "batch norm without running averages: a sample depends on its batch"
+    sides = getattr(module, "padding", None)
+    if "Pad" in one.kind and isinstance(sides, tuple) and len(set(sides)) > 1:
+        return f"padding: sides of {sides} pixels"
     stride = _uneven_stride(module, one.given)
     if stride:
         return stride

@@ -72,7 +72,7 @@ class Position(nn.Module):
     ("defect", "name", "cause"),
     [
         ({"second": nn.Conv2d(8, 8, 3, padding=1)}, "second", "weights"),
-        ({"act1": nn.Sequential(nn.ReLU(), nn.ZeroPad2d((1, 0, 1, 0)), nn.AvgPool2d(2, 1))}, "act1.1", ""),
+        ({"act1": nn.Sequential(nn.ReLU(), nn.ZeroPad2d((1, 0, 1, 0)), nn.AvgPool2d(2, 1))}, "act1.1", "padding"),
         ({"second": GroupConv2d(8, 8, 3, group=C4, padding=1, stride=2, in_type="regular", out_type="regular")},
          "second", "stride"),
         ({"act2": nn.Sequential(nn.ReLU(), nn.MaxPool2d(3, 2))}, "act2.1", "pooling"),
