@@ -213,7 +213,7 @@ TENSOR = SHEAR @ SHEAR.mT
 
 
 def reaction_diffusion(count, seed, size=64, steps=24, dt=0.08):
-    r"""Fields and what :math:`u_t = \nabla \cdot D \nabla u + 2 (u - u^3)` makes of them, on a torus."""
+    r"""Fields and what :math:`u_t = \nabla \cdot D \nabla u + (u - u^3) / 2` makes of them, on a torus."""
     generator = stream(seed, "reaction")
     k = torch.fft.fftfreq(size, dtype=torch.float64) * 2 * torch.pi
     waves_ = torch.stack(torch.meshgrid(k, k, indexing="ij"), -1)
@@ -223,13 +223,13 @@ def reaction_diffusion(count, seed, size=64, steps=24, dt=0.08):
     x = u.clone()
     decay = (-dt * torch.einsum("xya,ab,xyb->xy", waves_, TENSOR, waves_)).exp()
     for _ in range(steps):
-        u = u + dt * 2 * (u - u**3)
+        u = u + dt / 2 * (u - u**3)
         u = torch.fft.ifft2(torch.fft.fft2(u) * decay).real
     return x.unsqueeze(1).float(), u.unsqueeze(1).float()
 
 
 def fields(seeds, first=0, epochs=15, width=15, samples=100):
-    atlas = ad.Atlas.at([(31, 31)], in_radius=15, out_radius=9)
+    atlas = ad.Atlas.at([(20, 20), (20, 43), (43, 20), (43, 43)], in_radius=12, out_radius=6)
     truth = conjugated(SO2, SHEAR)
     print(f"anisotropic reaction-diffusion, 64 x 64, {samples} samples; root-mean-square error over spread")
     totals = {}
