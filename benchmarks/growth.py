@@ -24,12 +24,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from atlasd.discovery.setup import prepare
 from torch import Tensor
 
 from atlasd.datasets.field_systems import draw_waves, laplacian, plane_waves
-from atlasd.discovery import gram
-from atlasd.discovery.discover import discover_connected
+from atlasd.discovery.discover import discover
+from atlasd.discovery.problem import prepare
+from atlasd.discovery.residual import Residual
+from atlasd.discovery.spectral import solve
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.progress import Silent
@@ -89,11 +90,11 @@ def peak_memory() -> Iterator[list[float]]:
 
 
 def stream_fields(folder: Path) -> None:
-    """Fits stencils and accumulates first order over all samples: the parts that read all data."""
+    """Fits stencils to all samples, and takes first order from some: the parts that read data."""
     x, y = (np.load(folder / f"{n}.npy", mmap_mode="r+") for n in ("x", "y"))
     atlas = Atlas.at([(SIZE // 2, SIZE // 2)], in_radius=8, out_radius=4)
-    setup = prepare(x, y, atlas=atlas, predictor=StencilPredictor(), seed=0, progress=Silent())
-    gram.solve(*(m[0] for m in gram.accumulate(setup.problem, "search", batch=16).total()))
+    problem, _ = prepare(x, y, atlas=atlas, predictor=StencilPredictor(), seed=0, progress=Silent())
+    solve(*(m[0] for m in Residual(problem, problem.pick(48)).slopes()))
 
 
 def stream_vectors(samples: int) -> None:
@@ -104,8 +105,8 @@ def stream_vectors(samples: int) -> None:
     def function(x: Tensor) -> Tensor:
         return (x.prod(1) * sign).sum(-1).tanh()
 
-    setup = prepare(x, function=function, seed=0, progress=Silent())
-    gram.solve(*(m[0] for m in gram.accumulate(setup.problem, "search", batch=512).total()))
+    problem, _ = prepare(x, function=function, seed=0, progress=Silent())
+    solve(*(m[0] for m in Residual(problem, problem.pick(samples)).slopes()))
 
 
 def draw_grid(charts: int) -> tuple[Tensor, Tensor, Atlas]:
@@ -128,7 +129,7 @@ def child(kind: str, size: int, folder: str) -> None:
 
     def work() -> None:
         if kind == "charts":
-            discover_connected(x, y, atlas=atlas, predictor=StencilPredictor(), seed=0)
+            discover(x, y, atlas=atlas, predictor=StencilPredictor(), cosets=False, seed=0)
         elif kind == "fields":
             stream_fields(Path(folder))
         else:

@@ -12,6 +12,8 @@ import pytest
 import xarray
 
 from atlasd.cli import main
+from atlasd.errors import InputError
+from atlasd.prediction.samples import Samples
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((30, 1, 24, 24)).astype("float32")
@@ -278,3 +280,16 @@ def test_one_clear_line(name, tmp_path, monkeypatch, capsys):
     assert shown.err.startswith("atlasd: error: ") and shown.err.count("\n") == 1 and "Traceback" not in shown.err
     assert message.lower() in shown.err.lower()
     assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("copies, refused", [(0, False), (2, False), (3, True), (100, True)])
+def test_the_front_door_of_python_counts_copies_too(copies, refused):
+    x = np.random.default_rng(0).standard_normal((200, 3)).astype("float32")
+    x[100 : 100 + copies] = x[:copies]
+    y = x.sum(1)
+    Samples.check(x)  # a function is asked, not fitted: copies do no harm
+    if not refused:
+        Samples.check(x, y)
+        return
+    with pytest.raises(InputError, match=rf"got {copies} copies among 200 \(sample 100 is sample 0 again\); drop them"):
+        Samples.check(x, y)

@@ -17,7 +17,7 @@ from atlasd.discovery.search import Found
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
-from atlasd.prediction.samples import Samples, split_indices
+from atlasd.prediction.samples import Samples
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 
@@ -43,10 +43,9 @@ class LieGAN:
         discriminator_rate: Learning rate of the discriminator.
         start: Size of the entries that the generators start from.
         width: Width of the discriminator; 32 is used on fields if it is left out, 128 on vectors.
-        samples: The most samples looked at; `None` for all but those of the verdict.
+        samples: The most samples looked at; `None` for all.
         pixels: Fields are averaged over blocks to at most this many pixels on a side before they are moved.
         threshold: Norm below which a generator counts as absent.
-        tolerance: The largest relative error that the verdict will count as a symmetry.
 
     Example:
         >>> LieGAN(generators=7).published().discriminator_rate
@@ -71,7 +70,6 @@ class LieGAN:
     samples: int | None = None
     pixels: int = 32
     threshold: float = 0.01
-    tolerance: float = 0.05
 
     def __post_init__(self) -> None:
         self.game(1)
@@ -82,8 +80,7 @@ class LieGAN:
 
     def find(self, problem: Problem, *, seed: int, progress: Progress) -> Found:
         """Plays the game on the data of the problem."""
-        index = problem.search if problem.train is None else torch.cat([problem.train, problem.search])
-        index = index[: self.samples]
+        index = torch.arange(len(problem.samples))[: self.samples]
         game = self.game(len(index))
         generator = stream(seed, "liegan", "game")
         weights = stream(seed, "liegan", "discriminator")
@@ -99,7 +96,7 @@ class LieGAN:
     def find_in_data(
         self, x: Any, y: Any, *, atlas: Atlas | None = None, seed: int = 0, progress: Progress | None = None
     ) -> Found:
-        """Plays the game without a predictor: what `find` does, for those who want no verdict.
+        """Plays the game without a predictor, for those who want no verdict; generators act on the data as given.
 
         Arguments:
             x: Inputs, as for `atlasd.discover`.
@@ -109,18 +106,13 @@ class LieGAN:
             progress: Who is told how far it is.
         """
         samples = Samples.check(x, y, atlas, minimum=20)
-        train, search, test = split_indices(len(samples), stream(seed, "split"))
         problem = Problem(
-            outputs=_unasked,
+            functions=(_unasked,),
+            fold=torch.zeros(len(samples), dtype=torch.long),
             action=GridAction(dimensions=samples.size) if samples.is_field else VectorAction(),
-            size=samples.size,
-            patches=samples.inputs,
-            search=search,
-            test=test,
-            charts=len(samples.atlas),
-            targets=samples.targets,
+            samples=samples.plain(),
+            known=False,
             classes=samples.classes,
-            train=train,
         )
         return self.find(problem, seed=seed, progress=progress or Silent())
 
@@ -130,7 +122,7 @@ class LieGAN:
         kept = trained.basis[norms >= self.threshold]
         lost = len(trained.basis) - len(kept)
         notes = (f"{lost} of {len(trained.basis)} generators collapsed to zero",) if lost else ()
-        return Found(kept, curves=trained.curves, notes=notes)
+        return Found(kept, curves=trained.curves, notes=notes, fixed=True)
 
     def game(self, samples: int) -> Game:
         """The settings of the game for so many samples."""
@@ -155,13 +147,7 @@ def _unasked(x: Tensor) -> Tensor:
 
 def _targets(problem: Problem, index: Tensor) -> Tensor:
     """Outputs of samples `(B, K, C', *S)`: those of the data, or of the given function; one channel per class."""
-    if problem.targets is None:
-        with torch.no_grad():
-            return problem.outputs(problem.patches(index)).float()
-    y = problem.targets(index)
-    if not problem.classes:
-        return y.float()
-    return functional.one_hot(y, problem.classes).movedim(-1, 2).float()
+    return problem.labels(index).float()
 
 
 class _VectorData:

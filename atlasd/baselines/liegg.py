@@ -22,8 +22,8 @@ from atlasd.runtime.progress import Progress
 class LieGG:
     """Reads generators off the singular vectors of a predictor's polarization matrix.
 
-    It has no chance level, no finite size and no discrete part: directions are compared with the largest
-    singular value only, so that units of the data and directions that nothing feels bend its answer.
+    It has no null level, no finite size and no discrete part: directions are compared with the largest
+    singular value only, so that directions that nothing feels bend its answer.
 
     Arguments:
         threshold: Singular values up to this share of the largest count as zero: what LieGG itself claims.
@@ -32,7 +32,6 @@ class LieGG:
         samples: The most samples looked at; `None` for all that a search may see.
         order: Order of differences across pixels, on fields.
         batch: Samples evaluated together.
-        tolerance: The largest relative error that the verdict will count as a symmetry.
 
     Example:
         >>> import atlasd as ad
@@ -52,7 +51,6 @@ class LieGG:
     samples: int | None = None
     order: int = 8
     batch: int | None = None
-    tolerance: float = 0.05
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:
@@ -66,7 +64,7 @@ class LieGG:
         values = spectrum.values
         few = int((values <= self.threshold * values.max()).sum()) if self.generators is None else self.generators
         notes = () if few else ("no singular value is near zero",)
-        return Found(spectrum.directions[:few], tuple(values.tolist()), notes=notes)
+        return Found(spectrum.directions[:few], tuple(values.tolist()), notes=notes, fixed=True)
 
     def spectrum(self, problem: Problem, progress: Progress) -> Spectrum:
         """All singular values, as root mean squares over the rows in units of the spread of the outputs."""

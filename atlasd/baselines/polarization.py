@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import vjp, vmap
+from torch.func import jvp, vjp, vmap
 
-from atlasd.discovery.gram import push_forward
 from atlasd.errors import InputError
 from atlasd.geometry.resample import pixel_grid
 
@@ -112,7 +111,7 @@ def field_rows(
     d = dimensions
     p = pixel_grid(tuple(x.shape[-d:]), dtype=x.dtype)
     tangents = torch.stack(_motions(x, p, d, order))  # (d^2, *L, C, *S)
-    y, pushed = push_forward(function, x, tangents)
+    y, pushed = _push_forward(function, x, tangents)
     del tangents
     shape = tuple(y.shape[-d:])
     keep = reachable(shape, order) if inside is None else inside & reachable(shape, order)
@@ -190,3 +189,15 @@ def _gradients(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     seeds = torch.eye(count, dtype=y.dtype)[:, None, :].expand(count, *y.shape)
     (gradient,) = vmap(pull)(seeds)
     return gradient.detach()
+
+
+def _push_forward(function: Callable[[Tensor], Tensor], x: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    """Value and derivatives of a function along a stack of tangents, batched where the function allows it."""
+    with torch.no_grad():
+        try:
+            y = jvp(function, (x,), (tangents[0],))[0]
+            return y, vmap(lambda v: jvp(function, (x,), (v,))[1])(tangents)
+        except (RuntimeError, NotImplementedError):  # an operation without a forward derivative
+            step = 1e-3 * float(x.std()) / max(float(tangents.std()), 1e-30)
+            slopes_along = [(function(x + step * v) - function(x - step * v)) / (2 * step) for v in tangents]
+            return function(x), torch.stack(slopes_along)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "AsJson", "Dask", "Quiet", "Seed", "Settings", "Verbose", "WorkerCount", "carry_out", "chosen_workers",
+    "AsJson", "Dask", "Quiet", "Seed", "Settings", "Tolerance", "Verbose", "WorkerCount", "carry_out", "chosen_workers",
     "console", "experiment_names", "shown_progress", "write_run_page",
 ]  # fmt: skip
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from atlasd.runtime.progress import Progress
 
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.")]
+Tolerance = Annotated[
+    float | None,
+    typer.Option(help="Largest strength of a breaking that counts as a symmetry, from 0 to 1  [default: 0.2]"),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say when every stage is done, and how long it took.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]

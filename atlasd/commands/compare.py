@@ -16,6 +16,7 @@ from atlasd.commands.common import (
     Quiet,
     Seed,
     Settings,
+    Tolerance,
     WorkerCount,
     chosen_workers,
     console,
@@ -26,6 +27,7 @@ from atlasd.commands.common import (
 def compare(
     name: Annotated[str, typer.Argument(help="heat, dimuons, top-tagging or sphere-mnist.")],
     settings: Settings = [],  # noqa: B006
+    tolerance: Tolerance = None,
     seed: Seed = 0,
     methods: Annotated[str, typer.Option(metavar="NAME,...", help="Some of the methods; all by default.")] = "",
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/compare-NAME-seedS]")] = None,
@@ -43,7 +45,8 @@ def compare(
     from atlasd.report.tables import row_table
 
     contest = find_contest(name)
-    config = parse_settings(contest.config, settings)
+    more = [] if tolerance is None else [f"tolerance={tolerance}"]
+    config = parse_settings(contest.config, [*settings, *more])
     directory = out or Path("runs") / f"compare-{name}-seed{seed}"
     check_directory(directory, "compare.json")
     chosen = [m.strip() for m in methods.split(",") if m.strip()]

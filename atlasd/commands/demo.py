@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from atlasd.commands.common import Quiet, Seed, console, shown_progress
+from atlasd.commands.common import Quiet, Seed, Tolerance, console, shown_progress
 
 
 def demo(
+    tolerance: Tolerance = None,
     seed: Seed = 0,
     out: Annotated[Path, typer.Option(help="Where to keep the runs and the page.")] = Path("runs/demo"),
     quiet: Quiet = False,
@@ -26,7 +27,7 @@ def demo(
     sections = []
     out_console = console()
     with shown_progress(quiet) as progress:
-        for step, recorded in run_demo(out, seed, progress, write_figures):
+        for step, recorded in run_demo(out, seed, progress, write_figures, tolerance=tolerance):
             print_discovery(recorded.discovery, out_console, metrics=recorded.extras.metrics, title=step.title)
             out_console.print()
             sections.append(Section(recorded.discovery, recorded.content, recorded.extras.fields, step.title))

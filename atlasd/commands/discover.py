@@ -14,6 +14,7 @@ from atlasd.commands.common import (
     Dask,
     Quiet,
     Seed,
+    Tolerance,
     Verbose,
     WorkerCount,
     carry_out,
@@ -46,7 +47,7 @@ def discover(
     nan: Annotated[str, typer.Option(metavar="WHAT", help="refuse missing values, or mask them.")] = "refuse",
     duplicates: Annotated[str, typer.Option(metavar="WHAT", help="refuse many copies, or drop them.")] = "refuse",
     samples: Annotated[int, typer.Option(help="Most samples used; 0 for 1000 fields or 30000 vectors.")] = 0,
-    tolerance: Annotated[float, typer.Option(help="Largest error that counts as a symmetry, 1 being chance.")] = 0.05,
+    tolerance: Tolerance = None,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/FILE-seedS]")] = None,
     workers: WorkerCount = None,
@@ -70,12 +71,13 @@ def discover(
     from atlasd.experiments import OWN
     from atlasd.experiments.config import configure
 
+    chosen = {} if tolerance is None else {"tolerance": tolerance}
     config = configure(
         OWN.config(),
         {
             "file": str(file), "second": str(second or ""), "input": input, "target": target, "tokens": tokens,
             "charts": charts, "in_radius": in_radius, "out_radius": out_radius, "vectors": vectors, "ahead": ahead,
-            "task": task, "nan": nan, "duplicates": duplicates, "samples": samples, "tolerance": tolerance,
+            "task": task, "nan": nan, "duplicates": duplicates, "samples": samples, **chosen,
         },
     )  # fmt: skip
     from atlasd.experiments.record import plan_config

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["as_targets", "clean", "standardise"]
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,10 +11,10 @@ import torch
 from torch import Tensor
 
 from atlasd.errors import InputError
+from atlasd.prediction.samples import find_copies, refuse_copies
 
 _RULE = 0.05
 """Share of samples from which a pixel counts as missing altogether."""
-_COPIES = 0.01
 _CLASSES = 20
 
 
@@ -45,7 +44,7 @@ def clean(
     if bad_x is not None or bad_y is not None:
         x, y, masked, said = _mask(x, y, bad_x, bad_y, is_field)
         notes.append(said)
-    x, y, said = _without_copies(x, y, names, duplicates)
+    x, y, said = _without_copies(x, y, duplicates)
     notes += [said] if said else []
     if len(x) < minimum:
         raise InputError(
@@ -116,30 +115,15 @@ def _filled(array: np.ndarray, often: np.ndarray) -> np.ndarray:
     return out
 
 
-def _without_copies(
-    x: np.ndarray, y: np.ndarray, names: tuple[str, str], duplicates: str
-) -> tuple[np.ndarray, np.ndarray, str]:
-    """Copies would be fitted to and judged by at once."""
-    seen: dict[bytes, int] = {}
-    keep = np.ones(len(x), dtype=bool)
-    example = (0, 0)
-    for k in range(len(x)):
-        digest = hashlib.blake2b(np.ascontiguousarray(x[k]).tobytes(), digest_size=16)
-        digest.update(np.ascontiguousarray(y[k]).tobytes())
-        first = seen.setdefault(digest.digest(), k)
-        if first != k:
-            example = (first, k) if keep.all() else example
-            keep[k] = False
-    copies = int((~keep).sum())
+def _without_copies(x: np.ndarray, y: np.ndarray, duplicates: str) -> tuple[np.ndarray, np.ndarray, str]:
+    """Refuses many copies, or leaves them out."""
+    copied, example = find_copies(x, y)
     # A constant is its own error, and a clearer one.
-    if copies == 0 or float(np.ptp(y)) == 0.0 or float(np.ptp(x)) == 0.0:
+    if not copied.any() or float(np.ptp(y)) == 0.0 or float(np.ptp(x)) == 0.0:
         return x, y, ""
-    if copies > _COPIES * len(x) and duplicates == "refuse":
-        raise InputError(
-            f"samples must differ, got {copies} copies among {len(x)} (sample {example[1]} is sample {example[0]} "
-            "again); --duplicates drop leaves them out."
-        )
-    return x[keep], y[keep], f"{copies} copies are left out"
+    if duplicates == "refuse":
+        refuse_copies(copied, example, "--duplicates drop leaves them out")
+    return x[~copied], y[~copied], f"{int(copied.sum())} copies are left out"
 
 
 def as_targets(y: np.ndarray, name: str, task: str, is_field: bool) -> tuple[np.ndarray, list[str]]:

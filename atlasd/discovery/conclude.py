@@ -135,10 +135,12 @@ def closed(basis: Tensor) -> Tensor | None:
     return moved.basis if good else None
 
 
-def settle_cosets(court: Court, algebra: LieAlgebra, search: CosetSearch, *, seed: int, progress: Progress) -> Settled:
+def settle_cosets(
+    court: Court, algebra: LieAlgebra, search: CosetSearch, felt: Tensor | None, *, seed: int, progress: Progress
+) -> Settled:
     """Candidates for components, judged like generators, then closed to a group whose products are judged, too."""
     identity = torch.eye(court.problem.size, dtype=torch.float64)[None]
-    candidates = search.find(court.problem, algebra, seed=seed, progress=progress).matrices[1:]
+    candidates = search.find(court.problem, algebra, felt=felt, seed=seed, progress=progress).matrices[1:]
     findings = court.elements(candidates)
     order = sorted(range(len(findings)), key=lambda i: _rank(findings[i]))
     passed = [i for i in order if findings[i].passed]

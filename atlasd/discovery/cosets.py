@@ -96,6 +96,7 @@ class CosetSearch:
         seed: int,
         progress: Progress | None = None,
         initial: Tensor | None = None,
+        felt: Tensor | None = None,
     ) -> CosetCandidates:
         """Proposes one matrix per component.
 
@@ -105,6 +106,7 @@ class CosetSearch:
             seed: Seed of the random starts.
             progress: Progress display.
             initial: Starts in place of random ones, `(M, n, n)`.
+            felt: Components that the map feels, `(n, m)`; others are left as they are. `None` for all.
         """
         if algebra.size != problem.size:
             raise InputError(f"`algebra` must have matrices of size {problem.size}, got {algebra.size}.")
@@ -131,6 +133,9 @@ class CosetSearch:
             begin = random_starts(count, problem.size, generator)
             begin = begin if initial is None else unit_determinant(draw_starts(0, problem.size, generator, initial))
             candidates = self._normalizing(residual, algebra, begin, progress)
+        if felt is not None:
+            inside = felt @ felt.mT
+            candidates = inside @ candidates @ inside + torch.eye(problem.size, dtype=torch.float64) - inside
         return self._distinct(residual, algebra, candidates, len(begin), curves)
 
     def _normalizing(self, residual: Residual, algebra: LieAlgebra, begin: Tensor, progress: Progress) -> Tensor:

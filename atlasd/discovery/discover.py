@@ -151,7 +151,9 @@ def _attempt(
     undecided = not generators.kept and any(f.direction.decision == "cannot tell" for f in generators.dropped)
     # Where a continuous part could not be decided, elements of it are not to be claimed one by one.
     if cosets is not None and asked and not undecided:
-        elements = stages.do("cosets", lambda: settle_cosets(court, algebra, cosets, seed=seed, progress=shown))
+        elements = stages.do(
+            "cosets", lambda: settle_cosets(court, algebra, cosets, found.felt, seed=seed, progress=shown)
+        )
         group = Group(algebra, elements.matrices)
     clock("cosets")
     group = group.conjugate(torch.linalg.inv(problem.units.frame))
@@ -219,7 +221,8 @@ def _chart_findings(problem: Problem, generators: Settled, weights: Tensor, skil
         charts, strengths.tolist(), skills.tolist(), weights.tolist(), strict=True
     ):
         outlier = weight == 0
-        reason = f"a breaking of {strength:.0%}, where most charts have none" if outlier else ""
+        known = f"a breaking of {strength:.0%}" if strength == strength else "another law"
+        reason = f"{known}, where most charts share a symmetry" if outlier else ""
         findings.append(ChartFinding(tuple(chart.locate(shape)), strength, outlier, skill, reason))
     return tuple(findings)
 

@@ -26,7 +26,7 @@ _MOST_GENERATORS = 7
 _MOST_ELEMENTS = 16
 _TILE = 48
 _FIELD = 160
-_SAMPLES = 6
+_SAMPLES = 16
 _VECTORS = 256
 _SHOWN = 48
 
@@ -95,7 +95,8 @@ class _Scene:
         standard = path if self.problem.is_field else self.problem.units.to_standard(path)
         losses = self.residual.losses(standard)
         chart = slice(self.chart, self.chart + 1)
-        excess = losses.excess[..., chart].sum((1, 2)) / losses.scale[..., chart].sum((1, 2)).clamp_min(1e-300)
+        scale = losses.scale[..., chart].sum((1, 2))
+        excess = torch.where(scale > 0, losses.excess[..., chart].sum((1, 2)) / scale.clamp_min(1e-300), torch.nan)
         covered = losses.covered[..., chart].mean((1, 2))
         shown = self._pictures(standard) if self.problem.is_field else self._points(standard)
         return Track(name, t, path, excess.clamp(0.0, 1.0), torch.ones_like(excess), covered, **shown)

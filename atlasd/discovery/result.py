@@ -233,10 +233,11 @@ class Discovery(Doors):
     def __str__(self) -> str:
         """The group, the verdict and one line for each generator, coset and other direction that was judged."""
         rows = [("", "breaking", "at most", "decision", "why")]
-        groups = (("generator", self.verdict.directions), ("coset", self.verdict.cosets))
+        # The identity is no finding.
+        groups = (("generator", self.verdict.directions), ("coset", self.verdict.cosets[1:]))
         for kind, found in (*groups, ("other", self.verdict.rejected)):
             for k, d in enumerate(found[:_MOST_ROWS]):
-                rows.append((f"{kind} {k + 1}", percent(d.strength), percent(d.upper), d.decision, d.reason))
+                rows.append((f"{kind} {k + 1}", percent(d.strength), percent(min(d.upper, 1.0)), d.decision, d.reason))
             if len(found) > _MOST_ROWS:
                 rows.append((f"{kind} ...", "", "", "", f"and {len(found) - _MOST_ROWS} more"))
         lines = [self.headline, self.verdict.reason]
@@ -320,6 +321,12 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else float(value)
 
 
+def _chart_strength(error: float | None, schema: int) -> float:
+    """The strength of the breaking on a chart; schema 1 had its square."""
+    value = _number(error)
+    return math.sqrt(value) if schema == 1 and value >= 0 else value
+
+
 def _direction(entry: Mapping[str, Any]) -> Direction:
     if "strength" not in entry:  # schema 1 had squares of amplitudes, and knew no sensitivity
         old = {k: _number(entry.get(k)) for k in ("error", "lower", "upper", "tolerance")}
@@ -351,7 +358,7 @@ def _from_content(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         charts=tuple(
             ChartFinding(
                 tuple(c["center"]),
-                _number(c["error"]),
+                _chart_strength(c["error"], content["schema"]),
                 bool(c["outlier"]),
                 _number(c.get("skill")),
                 c.get("reason", ""),

@@ -27,8 +27,9 @@ class Found:
         chart_basis: Each chart's own generators, with shape `(K, k, n, n)`, where computed.
         notes: What the search noticed.
         weights: Weights of the charts, `(K,)`, where the search left some out; 0 for those.
-        unfelt: Directions that nothing in the data feels, `(m, n, n)`.
+        unfelt: Number of directions that nothing in the data feels.
         fixed: Whether the candidates are to be taken as they are, in this number.
+        felt: Orthonormal components that the map feels, `(n, m)`; `None` for all.
     """
 
     basis: Tensor
@@ -39,6 +40,7 @@ class Found:
     weights: Tensor | None = None
     unfelt: int = 0
     fixed: bool = False
+    felt: Tensor | None = None
 
 
 class Search(Protocol):

@@ -18,6 +18,8 @@ from atlasd.runtime.progress import Progress
 
 _BLIND = 1e-9
 """Null level, relative to the largest, below which nothing feels a direction: rounding."""
+_UNFELT = 0.1
+"""Strength of swapping components between samples below which a fitted map does not feel them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +52,41 @@ class SpectralSearch:
             index = problem.pick(max(self.samples, 96))
             first = Residual(problem, index[:48]).slopes() if self.derivatives else None
             return FieldSearch(problem, index, self.samples, self.starts, seed, progress).find(first, self.generators)
-        residual, null = (m[0] for m in Residual(problem, problem.pick(self.slopes)).slopes())
-        values, directions, blind = solve(residual, null)
-        basis = directions.reshape(-1, n, n)
+        asked = Residual(problem, problem.pick(self.slopes))
+        residual, null = (m[0] for m in asked.slopes())
+        felt = felt_components(asked.few(1024), null)  # (n, m)
+        # Generators that neither read nor change what nothing feels.
+        inside = torch.einsum("ia,jb->abij", felt, felt).reshape(-1, n * n)
+        values, directions, blind = solve(inside @ residual @ inside.mT, inside @ null @ inside.mT)
+        basis = (directions @ inside).reshape(-1, n, n)
         basis = basis if self.generators is None else basis[: self.generators]
-        return Found(basis, tuple(values.tolist()), unfelt=len(blind), fixed=self.generators is not None)
+        unfelt = n * n - len(inside) + len(blind)
+        return Found(
+            basis, tuple(values.tolist()), unfelt=unfelt, fixed=self.generators is not None,
+            felt=None if felt.shape[1] == n else felt,
+        )  # fmt: skip
+
+
+def felt_components(residual: Residual, null: Tensor) -> Tensor:
+    """Orthonormal components of standard vectors that the map feels, `(n, m)`.
+
+    Components are ordered by the mean square of the derivative along them. The least ones are left out together as long
+    as swapping them between samples costs nothing.
+
+    Arguments:
+        residual: The residual on some samples.
+        null: Gram matrix of gradients met by inputs of other samples, `(n^2, n^2)`.
+    """
+    n = residual.problem.size
+    slopes = torch.einsum("ijkj->ik", null.reshape(n, n, n, n))
+    _, frame = torch.linalg.eigh((slopes + slopes.mT) / 2)
+    spans = [frame[:, :k] @ frame[:, :k].mT for k in range(1, n)]
+    if not spans:
+        return frame
+    limit = 1e-6 if residual.problem.known else _UNFELT
+    costs = residual.permuted(torch.stack(spans))
+    count = next((k for k, cost in enumerate(costs.tolist()) if cost > limit), len(spans))
+    return frame[:, count:]
 
 
 def solve(residual: Tensor, null: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -25,7 +25,7 @@ LEVEL = 0.05
 COVERED = 0.1
 """Share of the transformed samples that must lie where data are for a size to count."""
 TELLING = 2.0
-"""A size counts where unrelated transformations that move the data as far cost so many times the tolerance."""
+"""A symmetry costs at most one in so many parts of what unrelated transformations cost that move the data as far."""
 SEEN = 0.2
 """Share of a planted breaking that must be noticed before a symmetry is claimed."""
 APART = 3.0
@@ -218,11 +218,7 @@ class Court:
 
         Larger ones are taken only where these cannot tell: an error of a generator grows with the size.
         """
-        good = [
-            t
-            for t in trials
-            if t.coverage >= COVERED and t.samples >= _FEWEST and t.telling >= TELLING * self.tolerance
-        ]
+        good = [t for t in trials if t.coverage >= COVERED and t.samples >= _FEWEST and t.telling >= self.tolerance]
         near = [t for t in good if t.size <= math.pi / 2]
         return near[:_JUDGED] if near else good[-1:]
 
@@ -250,12 +246,12 @@ class Court:
                 decision = "cannot tell"
                 reason = (
                     "the data do not reach far enough: unrelated transformations of this size cost only "
-                    f"{best.telling:.0%}, and {TELLING * self.tolerance:.0%} are needed to tell"
+                    f"{best.telling:.0%}, less than the tolerance of {self.tolerance:.0%}"
                 )
             direction = Direction(nan, nan, nan, nan, best.coverage, decision, reason, self.tolerance)  # type: ignore[arg-type]
             return Finding(direction, best.element, torch.full_like(self.weights, nan), unfelt)
         worst: tuple[float, float, float, _Trial] | None = None
-        lowest, limit = -math.inf, -math.inf
+        lowest, limit, share = -math.inf, -math.inf, 0.0
         for trial in counting:
             ratio, low, high, skilled = self._interval(trial, level)
             if not skilled:
@@ -263,6 +259,7 @@ class Court:
                 direction = Direction(nan, nan, nan, nan, trial.coverage, "cannot tell", reason, self.tolerance)
                 return Finding(direction, trial.element, torch.full_like(self.weights, nan))
             lowest, limit = max(lowest, low), max(limit, high)
+            share = max(share, _root(high) * TELLING / trial.telling)
             if worst is None or ratio > worst[0]:
                 worst = ratio, low, high, trial
         assert worst is not None
@@ -275,6 +272,10 @@ class Court:
         direction = _decide(
             worst[0], lowest, limit, kappa, trial.coverage, self.tolerance, extent, stiff=self._stiff(unexplained)
         )
+        if direction.decision == "symmetry" and share / kappa > 1:
+            cost = min(t.telling for t in counting)
+            reason = f"breaking at most {direction.upper:.0%}, but unrelated transformations cost only {cost:.0%}"
+            direction = replace(direction, decision="cannot tell", reason=reason)
         return Finding(direction, trial.element, trial.charts())
 
     def _stiff(self, unexplained: float) -> str:

@@ -35,16 +35,15 @@ class ArctanConfig(FunctionConfig):
 
     samples: int = option(4000, "random inputs", least=8)
     top: int = option(24, "most components that are kept", least=1)
-    coset_tolerance: float | None = option(0.15, "largest error of a coset, 1 being chance", least=0, most=1)
 
     def make_search(self) -> SpectralSearch | GradientSearch:
         """None for generators: as in the paper, the discrete part is asked for.
 
-        Scaling is another approximate symmetry of this function, with an error near the usual tolerance; whether it
+        Scaling is another approximate symmetry of this function, with a breaking near the usual tolerance; whether it
         counts would decide between C2 and R+ with two components.
         """
         if self.search == "spectral":
-            return SpectralSearch(tolerance=self.tolerance, generators=0)
+            return SpectralSearch(generators=0)
         return super().make_search()
 
 
@@ -52,7 +51,7 @@ CONFIG = ArctanConfig
 
 
 def run(config: ArctanConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
-    """Finds both elements, the half-turn with its larger error."""
+    """Finds both elements, the half-turn with its larger breaking."""
     function = toy("arctan")
     found = discover_toy(function, config, seed, progress)
     identity = torch.eye(2, dtype=torch.float64)
@@ -68,6 +67,6 @@ def run(config: ArctanConfig, seed: int, progress: Progress) -> tuple[Discovery,
         "identity": any(place == 0 and errors[k] <= _NEAR_DEG for k, place in enumerate(nearest)),
         "half_turn": best is not None,
         "half_turn_deg": None if best is None else errors[best],
-        "half_turn_error": verdicts[best].error if known and best is not None else None,
+        "half_turn_strength": verdicts[best].strength if known and best is not None else None,
     }
     return found, Extras(metrics, paper_figures("arctan"))

@@ -19,14 +19,13 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.datasets.climate import open_climate
 from atlasd.datasets.climate_samples import DISCOVERY, climate_samples
 from atlasd.datasets.climate_synthetic import CLASSES, synthetic_climate
-from atlasd.discovery.cosets import CosetSearch
-from atlasd.discovery.discover import discover, discover_connected
+from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
+from atlasd.discovery.locality import MINIMUM_SKILL
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.discovery.verdict import MINIMUM_SKILL
 from atlasd.experiments.climate_classes import class_findings, pictures
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.heat import span_angle
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
@@ -34,15 +33,12 @@ from atlasd.geometry.actions import GridAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.cgnet import CGNetPredictor
 from atlasd.prediction.fit import fit_recipe
-from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
+from atlasd.prediction.predictor import PredictorSpec
 from atlasd.prediction.samples import Samples, split_indices
 from atlasd.prediction.second_order import SecondOrderPredictor
 from atlasd.prediction.stored import Stored
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-
-SIZES = (0.3, 0.6)
-"""Sizes |t| of the search and of the verdict: beyond, a chart holds less weather of scales that were fitted to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +67,7 @@ class ClimateConfig(Config):
     epochs: int = option(30, "passes of the gradient search and of CGNet over the data", least=1)
     learning_rate: float = option(1e-3, "learning rate of the gradient search", least=1e-12)
     cosets: bool = option(False, "look for mirrors too")
-    tolerance: float = option(0.08, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
+    tolerance: float = tolerance_option()
 
 
 CONFIG = ClimateConfig
@@ -87,18 +83,24 @@ def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) ->
     x, y = _maps(config, seed, progress, scratch)
     atlas = climate_atlas((x.shape[-2], x.shape[-1]))
     action = GridAction(rho_in=_turned_winds if config.winds == "vector" else None)
+    recipe = _predictor(config)
+    found = discover(
+        x,
+        y,
+        atlas=atlas,
+        action=action,
+        predictor=recipe,
+        search=_search(config),
+        cosets=config.cosets,
+        tolerance=config.tolerance,
+        seed=seed,
+        progress=progress,
+    )
+    # The figures and the classes look at one predictor of their own, on maps that it was not fitted to.
     samples = Samples.check(x, y, atlas)
-    # Fitted here and handed on: the figures and the classes look at the same predictor.
     train, search, test = split_indices(len(samples), stream(seed, "split"))
-    fitted = fit_recipe(_predictor(config), samples, train, search, seed=seed, progress=progress)
-    options: dict[str, Any] = {
-        "atlas": atlas, "action": action, "predictor": _Ready(fitted), "search": _search(config), "seed": seed,
-    }  # fmt: skip
-    if config.cosets:
-        found = discover(x, y, **options, cosets=CosetSearch(), progress=progress)
-    else:
-        found = discover_connected(x, y, **options, progress=progress)
-    rows = class_findings(fitted, samples, test[:12], action, CLASSES, seed=seed)
+    fitted = fit_recipe(recipe, samples, train, search, seed=seed, progress=progress)
+    rows = class_findings(fitted, samples, test[:12], action, CLASSES)
     found = _judged_by_class(found, rows)
     radii = atlas.radii
     assert radii is not None
@@ -128,23 +130,6 @@ def climate_atlas(shape: tuple[int, int]) -> Atlas:
     height, width = shape
     centres = [(round(share * height), round(width / 2)) for share in (0.35, 0.45, 0.55, 0.65)]
     return Atlas.at(centres, round(200 * height / 768), round(150 * height / 768))
-
-
-class _Ready:
-    """A recipe that has been carried out."""
-
-    together = True
-
-    def __init__(self, fitted: FittedPredictor) -> None:
-        self.fitted = fitted
-
-    def __repr__(self) -> str:
-        return self.fitted.kind
-
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        return self.fitted
 
 
 def _turned_winds(g: Tensor) -> Tensor:
@@ -187,12 +172,8 @@ def _search(config: ClimateConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
         return SpectralSearch(
             generators=None if config.generators == "auto" else config.generators,
-            tolerance=config.tolerance,
-            sizes=SIZES,
             samples=config.search_samples,
-            starts=6,
             derivatives=False,
-            judged=SIZES,
         )
     return GradientSearch(
         generators=config.generators,
@@ -200,8 +181,6 @@ def _search(config: ClimateConfig) -> SpectralSearch | GradientSearch:
         loss="cross_entropy",
         epochs=config.epochs,
         learning_rate=config.learning_rate,
-        tolerance=config.tolerance,
-        judged=SIZES,
     )
 
 
@@ -218,7 +197,6 @@ def _judged_by_class(found: Discovery, rows: list[dict[str, Any]]) -> Discovery:
         return replace(found, group=Group(empty, torch.eye(2, dtype=torch.float64)[None]), verdict=nothing)
     words = []
     for r in events:
-        worst = max(r["errors"], default=float("nan"))
-        control = f", {max(r['untrained']):.2f} untrained" if r["untrained"] else ""
-        words.append(f"{r['class']} skill {r['skill']:.2f}, largest error under GL+(2) {worst:.2f}{control}")
+        worst = max(r["strengths"], default=float("nan"))
+        words.append(f"{r['class']} skill {r['skill']:.2f}, largest strength under GL+(2) {worst:.0%}")
     return replace(found, verdict=replace(verdict, reason=f"{verdict.reason} By class: {'; '.join(words)}."))

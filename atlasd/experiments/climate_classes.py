@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.known_algebras import gl
-from atlasd.discovery.refine import scaled
+from atlasd.discovery.residual import scaled, sides
 from atlasd.geometry.actions import GridAction
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.trivial import centre_crop
-from atlasd.runtime.random import stream
 
 ACTIONS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "as it is": ((1.0, 0.0), (0.0, 1.0)),
@@ -30,9 +29,9 @@ _SIZE = 0.6
 
 
 def class_findings(
-    fitted: FittedPredictor, samples: Samples, index: Tensor, action: GridAction, names: tuple[str, ...], *, seed: int
+    fitted: FittedPredictor, samples: Samples, index: Tensor, action: GridAction, names: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """For every class its share, the skill of its probability, and its errors under all of gl(2).
+    """For every class its share, the skill of its probability, and its breaking under all of gl(2).
 
     Arguments:
         fitted: The predictor.
@@ -40,41 +39,37 @@ def class_findings(
         index: Samples that it was not fitted to.
         action: How matrices act.
         names: Names of the classes.
-        seed: Seed of the untrained predictor.
 
     Returns:
-        Rows with `class`, `share`, `skill`, `spread`, `errors` of the four generators, and `untrained`, the same for
-        random weights; both are empty where the probability is constant.
+        Rows with `class`, `share`, `skill`, `spread`, and `strengths` of the breaking by the four generators, empty
+        where the probability is constant.
     """
     x, y = samples.inputs(index), samples.targets(index)
     basis = [scaled(a) for a in gl(2).basis.double()]
     with torch.no_grad():
         chances = fitted.outputs(x)
-    errors = _errors(fitted.outputs, action, x, basis)
-    blank = fitted.untrained(stream(seed, "classes", "untrained")) if fitted.untrained is not None else None
-    control = None if blank is None else _errors(lambda z: torch.softmax(blank(z), dim=2), action, x, basis)
+    strengths = _strengths(fitted.outputs, action, x, basis)
     rows = []
     for c, name in enumerate(names):
         there = (y == c).double()
         share = float(there.mean())
         p = chances[:, :, c].double() if c < chances.shape[2] else torch.zeros_like(there)
         variance = share * (1 - share)
-        told = float(p.std()) > 1e-4  # the errors of a constant are rounding
+        told = float(p.std()) > 1e-4  # what breaks a constant is rounding
         rows.append(
             {
                 "class": name,
                 "share": share,
                 "skill": 1 - float((p - there).square().mean()) / variance if variance > 1e-6 else 0.0,
                 "spread": float(p.std()),
-                "errors": errors[:, c].tolist() if told else [],
-                "untrained": control[:, c].tolist() if told and control is not None else [],
+                "strengths": strengths[:, c].tolist() if told else [],
             }
         )
     return rows
 
 
-def _errors(function: Callable[[Tensor], Tensor], action: GridAction, x: Tensor, basis: list[Tensor]) -> Tensor:
-    """Chance-normalised errors of each generator and class, `(4, classes)`, on the disc that every motion fills."""
+def _strengths(function: Callable[[Tensor], Tensor], action: GridAction, x: Tensor, basis: list[Tensor]) -> Tensor:
+    """Breaking of each generator and class, `(4, classes)`, as ratios of amplitudes, on a disc that stays inside."""
     rows = []
     with torch.no_grad():
         p = function(x)
@@ -82,14 +77,14 @@ def _errors(function: Callable[[Tensor], Tensor], action: GridAction, x: Tensor,
         grid = torch.linspace(-1, 1, side, dtype=torch.float64)
         disc = (grid[:, None].square() + grid.square() <= 0.45**2).to(p.dtype)
         for a in basis:
-            miss = moved = torch.zeros(p.shape[2], dtype=torch.float64)
+            residual = moved = torch.zeros(p.shape[2], dtype=torch.float64)
             for sign in (1.0, -1.0):
                 g = torch.matrix_exp(sign * _SIZE * a)
-                left, right = function(action.on_input(g, x)), action.on_output(g, p)
-                miss = miss + ((left - right).square() * disc).double().sum((0, 1, 3, 4))
+                left, right = sides(function, action, x, p, g)
+                residual = residual + ((left - right).square() * disc).double().sum((0, 1, 3, 4))
                 both = (left - p).square() + (right - p).square()
                 moved = moved + (both * disc).double().sum((0, 1, 3, 4))
-            rows.append(miss / moved.clamp_min(1e-12))
+            rows.append((residual / moved.clamp_min(1e-12)).sqrt())
     return torch.stack(rows)
 
 

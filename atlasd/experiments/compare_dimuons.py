@@ -16,7 +16,7 @@ from atlasd.datasets.dimuons import load_dimuons
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.experiments.compare import OURS, Answer, Contest
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.rivals import ask_data, ask_map
 from atlasd.prediction.moments import MomentPredictor
 from atlasd.prediction.neural import MLPPredictor
@@ -32,6 +32,7 @@ class CompareDimuonsConfig(Config):
     width: int = option(256, "width of the perceptron that LieGG and the paper's search look at", least=1)
     gradient_batches: int = option(1500, "batches of the paper's search", least=1)
     liegan_steps: int = option(3000, "steps of LieGAN", least=1)
+    tolerance: float = tolerance_option()
 
 
 Pair = tuple[Tensor, Tensor]
@@ -53,23 +54,26 @@ def _network(config: CompareDimuonsConfig) -> MLPPredictor:
 
 def ours(pair: Pair, config: CompareDimuonsConfig, seed: int) -> Answer:
     """As in `atlasd run dimuons`."""
-    return Answer.of(discover(*pair, predictor=MomentPredictor(), seed=seed, progress=Silent()))
+    return Answer.of(
+        discover(*pair, predictor=MomentPredictor(), tolerance=config.tolerance, seed=seed, progress=Silent())
+    )
 
 
 def papers_search(pair: Pair, config: CompareDimuonsConfig, seed: int) -> Answer:
     """The paper's algorithm with seven generators on a perceptron."""
     search = GradientSearch(generators=7, steps=config.gradient_batches, batch=256, growth_limit=1.0, spread=0.5)
-    return ask_map(search, *pair, predictor=_network(config), seed=seed)
+    return ask_map(search, *pair, predictor=_network(config), tolerance=config.tolerance, seed=seed)
 
 
 def liegg(pair: Pair, config: CompareDimuonsConfig, seed: int) -> Answer:
     """The polarization matrix of a perceptron."""
-    return ask_map(LieGG(), *pair, predictor=_network(config), seed=seed)
+    return ask_map(LieGG(), *pair, predictor=_network(config), tolerance=config.tolerance, seed=seed)
 
 
 def liegan(pair: Pair, config: CompareDimuonsConfig, seed: int) -> Answer:
     """Seven generators against a discriminator of momenta and mass."""
-    return ask_data(LieGAN(generators=7, steps=config.liegan_steps), *pair, predictor=MomentPredictor(), seed=seed)
+    search = LieGAN(generators=7, steps=config.liegan_steps)
+    return ask_data(search, *pair, predictor=MomentPredictor(), tolerance=config.tolerance, seed=seed)
 
 
 CONTEST = Contest(

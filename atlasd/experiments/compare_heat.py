@@ -22,7 +22,7 @@ from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.experiments.compare import OURS, Answer, Contest
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.rivals import ask_data, ask_map
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.neural import ConvPredictor
@@ -51,6 +51,7 @@ class CompareHeatConfig(Config):
     )
     liegg_epochs: int = option(3, "passes of that network over the data", least=1)
     liegan_steps: int = option(600, "steps of LieGAN", least=1)
+    tolerance: float = tolerance_option()
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,7 @@ def ours(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
     return Answer.of(
         discover(
             side.x, side.y, atlas=heat_atlas(config.atlas), predictor=StencilPredictor(), search=SpectralSearch(),
-            cosets=CosetSearch(), seed=seed, progress=Silent(),
+            cosets=CosetSearch(), tolerance=config.tolerance, seed=seed, progress=Silent(),
         )
     )  # fmt: skip
 
@@ -104,7 +105,7 @@ def papers_search(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answe
     search = GradientSearch(steps=config.gradient_batches)
     cosets = CosetSearch(method="gradient", starts=16, top=8)
     options: dict[str, Any] = {"atlas": heat_atlas(config.atlas), "predictor": StencilPredictor()}
-    return ask_map(search, side.x, side.y, cosets=cosets, seed=seed, **options)
+    return ask_map(search, side.x, side.y, cosets=cosets, tolerance=config.tolerance, seed=seed, **options)
 
 
 def liegg(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
@@ -113,9 +114,9 @@ def liegg(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
     atlas = Atlas.at([(64, 64)], in_radius=63, out_radius=59)
     search = LieGG(dense=True)
     if config.liegg == "exact":
-        return ask_map(search, side.x, function=side.function, atlas=atlas, seed=seed)
+        return ask_map(search, side.x, function=side.function, atlas=atlas, tolerance=config.tolerance, seed=seed)
     network = ConvPredictor(residual=False, smooth=False, schedule=Schedule(epochs=config.liegg_epochs, batch=16))
-    return ask_map(search, side.x, side.y, predictor=network, atlas=atlas, seed=seed)
+    return ask_map(search, side.x, side.y, predictor=network, atlas=atlas, tolerance=config.tolerance, seed=seed)
 
 
 def liegan(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
@@ -123,7 +124,7 @@ def liegan(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
     search = LieGAN(steps=config.liegan_steps, batch=64)
     # Judged on charts: turned as a whole, the field meets its walls and the block.
     options: dict[str, Any] = {"atlas": heat_atlas(config.atlas), "predictor": StencilPredictor()}
-    return ask_data(search, side.x, side.y, whole=True, seed=seed, **options)
+    return ask_data(search, side.x, side.y, whole=True, tolerance=config.tolerance, seed=seed, **options)
 
 
 CONTEST = Contest(

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["CONTEST", "CompareJetsConfig"]
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from atlasd.datasets.top_tagging import load_jets
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.experiments.compare import OURS, Answer, Contest
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.rivals import ask_data, ask_map
 from atlasd.prediction.moments import MomentPredictor
 from atlasd.prediction.neural import MLPPredictor
@@ -34,6 +35,7 @@ class CompareJetsConfig(Config):
     epochs: int = option(6, "passes of the perceptrons that LieGG and the paper's search look at", least=1)
     gradient_batches: int = option(400, "batches of the paper's search", least=1)
     liegan_steps: int = option(1500, "steps of LieGAN", least=1)
+    tolerance: float = tolerance_option()
 
 
 Pair = tuple[Tensor, Tensor]
@@ -54,25 +56,28 @@ def _network(config: CompareJetsConfig) -> MLPPredictor:
 
 def ours(pair: Pair, config: CompareJetsConfig, seed: int) -> Answer:
     """The default search on quadratic moments."""
-    return Answer.of(discover(*pair, predictor=MomentPredictor(), seed=seed, progress=Silent()))
+    return Answer.of(
+        discover(*pair, predictor=MomentPredictor(), tolerance=config.tolerance, seed=seed, progress=Silent())
+    )
 
 
 def papers_search(pair: Pair, config: CompareJetsConfig, seed: int) -> Answer:
     """The paper's algorithm with seven generators on its perceptron."""
     search = GradientSearch(generators=7, steps=config.gradient_batches, batch=256, loss="cross_entropy", spread=0.5)
-    return ask_map(search, *pair, predictor=_network(config), seed=seed)
+    return ask_map(search, *pair, predictor=_network(config), tolerance=config.tolerance, seed=seed)
 
 
 def liegg(pair: Pair, config: CompareJetsConfig, seed: int) -> Answer:
     """The polarization matrix of the same perceptron."""
-    return ask_map(LieGG(), *pair, predictor=_network(config), seed=seed)
+    return ask_map(LieGG(), *pair, predictor=_network(config), tolerance=config.tolerance, seed=seed)
 
 
 def liegan(pair: Pair, config: CompareJetsConfig, seed: int) -> Answer:
     """Seven generators against a discriminator of the two leading constituents and the label."""
     x, y = pair
     search = LieGAN(generators=7, steps=config.liegan_steps)
-    return ask_data(search, x[:, :2].contiguous(), y, judged=pair, predictor=MomentPredictor(), seed=seed)
+    options: dict[str, Any] = {"judged": pair, "predictor": MomentPredictor(), "tolerance": config.tolerance}
+    return ask_data(search, x[:, :2].contiguous(), y, seed=seed, **options)
 
 
 CONTEST = Contest(

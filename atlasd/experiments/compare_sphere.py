@@ -5,27 +5,23 @@ from __future__ import annotations
 __all__ = ["CONTEST", "CompareSphereConfig", "digit_charts"]
 
 from dataclasses import dataclass
+from typing import Any
 
 from atlasd.algebra.known_algebras import so
 from atlasd.baselines.liegan import LieGAN
 from atlasd.baselines.liegg import LieGG
 from atlasd.baselines.sphere import find_on_sphere
 from atlasd.datasets.sphere_mnist import BACKGROUND, CENTRES, CLASSES, RADIUS, SphereDigits, sphere_mnist
-from atlasd.discovery.discover import discover_connected
+from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.experiments.compare import OURS, Answer, Contest
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.rivals import ask_map
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.segment import SegmentPredictor
 from atlasd.prediction.train import Schedule
 from atlasd.runtime.random import stream
-
-TOLERANCE = 0.3
-"""Largest error that counts here: class probabilities at the edges of ink are never exact."""
-SIZES = (0.3, 0.6, 0.9)
-"""Turns by 17 to 52 degrees, which leave digits turned by up to 60 among those seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +32,7 @@ class CompareSphereConfig(Config):
     epochs: int = option(5, "passes of the predictors over the data", least=1)
     gradient_batches: int = option(150, "batches of the paper's search", least=1)
     liegan_steps: int = option(400, "steps of LieGAN", least=1)
+    tolerance: float = tolerance_option()
 
 
 def data(config: CompareSphereConfig, seed: int, control: bool) -> SphereDigits:
@@ -54,27 +51,28 @@ def _predictor(config: CompareSphereConfig) -> SegmentPredictor:
     return SegmentPredictor(background=BACKGROUND, background_weight=0.1, schedule=schedule)
 
 
+def _options(config: CompareSphereConfig) -> dict[str, Any]:
+    """What our method and those that look at a predictor share."""
+    return {"atlas": digit_charts(), "predictor": _predictor(config), "tolerance": config.tolerance}
+
+
 def ours(side: SphereDigits, config: CompareSphereConfig, seed: int) -> Answer:
     """Finite size in the three charts."""
-    search = SpectralSearch(generators=1, tolerance=TOLERANCE, sizes=SIZES, samples=100, starts=8)
-    found = discover_connected(
-        side.x, side.y.long(), search=search, seed=seed, atlas=digit_charts(), predictor=_predictor(config)
-    )
+    search = SpectralSearch(generators=1, samples=100, derivatives=False)
+    found = discover(side.x, side.y.long(), search=search, cosets=False, seed=seed, **_options(config))
     return Answer.of(found)
 
 
 def papers_search(side: SphereDigits, config: CompareSphereConfig, seed: int) -> Answer:
     """The paper's algorithm on the same charts and predictors."""
-    search = GradientSearch(
-        growth=0.35, loss="cross_entropy", steps=config.gradient_batches, spread=0.5, tolerance=TOLERANCE
-    )
-    return ask_map(search, side.x, side.y.long(), seed=seed, atlas=digit_charts(), predictor=_predictor(config))
+    search = GradientSearch(growth=0.35, loss="cross_entropy", steps=config.gradient_batches, spread=0.5)
+    return ask_map(search, side.x, side.y.long(), seed=seed, **_options(config))
 
 
 def liegg(side: SphereDigits, config: CompareSphereConfig, seed: int) -> Answer:
     """The polarization matrix of the same predictors."""
-    search = LieGG(samples=200, order=4, batch=8, tolerance=TOLERANCE)
-    return ask_map(search, side.x, side.y.long(), seed=seed, atlas=digit_charts(), predictor=_predictor(config))
+    search = LieGG(samples=200, order=4, batch=8)
+    return ask_map(search, side.x, side.y.long(), seed=seed, **_options(config))
 
 
 def liegan(side: SphereDigits, config: CompareSphereConfig, seed: int) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Config", "configure", "option", "parse_settings"]
+__all__ = ["Config", "configure", "option", "parse_settings", "tolerance_option"]
 
 import dataclasses
 import difflib
@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
+from atlasd.discovery.discover import TOLERANCE
 from atlasd.errors import InputError
 
 C = TypeVar("C", bound="Config")
@@ -21,6 +22,11 @@ C = TypeVar("C", bound="Config")
 def option(default: Any, help: str, *, least: float | None = None, most: float | None = None) -> Any:
     """A field of a configuration, with its meaning and its range."""
     return dataclasses.field(default=default, metadata={"help": help, "least": least, "most": most})
+
+
+def tolerance_option() -> Any:
+    """The setting `tolerance`, which every experiment that discovers has, with one default for all."""
+    return option(TOLERANCE, "largest strength of a breaking that counts as a symmetry", least=1e-6, most=0.999)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,9 +27,12 @@ DEMO: tuple[DemoStep, ...] = (
 )
 
 
-def run_demo(out: Path, seed: int, progress: Progress, draw: Draw | None = None) -> Iterator[tuple[DemoStep, Recorded]]:
+def run_demo(
+    out: Path, seed: int, progress: Progress, draw: Draw | None = None, *, tolerance: float | None = None
+) -> Iterator[tuple[DemoStep, Recorded]]:
     """Runs every step into its own directory below `out`; all are checked before the first starts."""
-    plans = [plan_run(step.experiment, step.settings, seed=seed, out=out / step.experiment) for step in DEMO]
+    more = () if tolerance is None else (f"tolerance={tolerance}",)
+    plans = [plan_run(step.experiment, (*step.settings, *more), seed=seed, out=out / step.experiment) for step in DEMO]
     for number, (step, plan) in enumerate(zip(DEMO, plans, strict=True), start=1):
         progress.say(f"{number} of {len(DEMO)}: {step.title}")
         yield step, execute(plan, progress, draw)

@@ -17,8 +17,7 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.datasets.dimuons import Dimuons, load_dimuons
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery
-from atlasd.discovery.spectral import SpectralSearch
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.lorentz import lorentz_metrics, metric_field
 from atlasd.experiments.record import Extras
 from atlasd.prediction.moments import DeepSetsPredictor, MomentPredictor
@@ -47,7 +46,7 @@ class DimuonConfig(Config):
     target: Literal["mass", "pt_sum"] = option("mass", "log M, or the control log(pt1 + pt2)")
     labels: Literal["true", "shuffled"] = option("true", "shuffled is a control: nothing is to be found")
     predictor: Literal["moments", "deepsets", "mlp"] = option("moments", "what is fitted")
-    tolerance: float = option(0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
+    tolerance: float = tolerance_option()
 
 
 CONFIG = DimuonConfig
@@ -61,7 +60,7 @@ def run(config: DimuonConfig, seed: int, progress: Progress) -> tuple[Discovery,
         events.momenta,
         _target(events, config, seed),
         predictor=_KINDS[config.predictor],
-        search=SpectralSearch(tolerance=config.tolerance),
+        tolerance=config.tolerance,
         seed=seed,
         progress=progress,
     )

@@ -19,7 +19,7 @@ from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
 from atlasd.prediction.neural import ConvPredictor
@@ -82,7 +82,7 @@ class HeatConfig(Config):
     starts: int = option(64, "random starts of the coset search", least=1)
     top: int = option(16, "most components that are kept", least=1)
     normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
-    tolerance: float = option(0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
+    tolerance: float = tolerance_option()
 
 
 CONFIG = HeatConfig
@@ -102,6 +102,7 @@ def run(config: HeatConfig, seed: int, progress: Progress) -> tuple[Discovery, E
         predictor=_predictor(config),
         search=_search(config),
         cosets=CosetSearch(method=config.cosets, starts=config.starts, top=config.top, normalize=config.normalize),
+        tolerance=config.tolerance,
         seed=seed,
         progress=progress,
     )
@@ -113,7 +114,7 @@ def run(config: HeatConfig, seed: int, progress: Progress) -> tuple[Discovery, E
 
 def _search(config: HeatConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
-        return SpectralSearch(tolerance=config.tolerance)
+        return SpectralSearch()
     return GradientSearch(
         generators=config.generators,
         growth=config.growth,
@@ -126,7 +127,6 @@ def _search(config: HeatConfig) -> SpectralSearch | GradientSearch:
         learning_rate=config.learning_rate,
         spread=config.spread,
         robust=config.robust,
-        tolerance=config.tolerance,
     )
 
 

@@ -15,10 +15,10 @@ from atlasd.algebra.known_algebras import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.baselines.liegg import LieGG
 from atlasd.datasets.heat import heat_fields, heat_rate, simulate_heat
-from atlasd.discovery.discover import discover_connected
+from atlasd.discovery.discover import discover
+from atlasd.discovery.problem import prepare
 from atlasd.discovery.result import Discovery
-from atlasd.discovery.setup import prepare
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.heat import span_angle
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
@@ -35,6 +35,7 @@ class LieGGHeatConfig(Config):
     samples: int = option(60, "fields", least=20)
     operator: Literal["equation", "step"] = option("equation", "the Laplacian of order 8, or one simulated step")
     dense: bool = option(False, "keep the whole polarization matrix in memory")
+    tolerance: float = tolerance_option()
 
 
 CONFIG = LieGGHeatConfig
@@ -50,7 +51,7 @@ def run(config: LieGGHeatConfig, seed: int, progress: Progress) -> tuple[Discove
     for source in (False, True):
         progress.say(f"LieGG {'with' if source else 'without'} the heat source")
         started = time.perf_counter()
-        problem = prepare(x, function=_operator(config, source), atlas=atlas, seed=seed, progress=progress).problem
+        problem, _ = prepare(x, function=_operator(config, source), atlas=atlas, seed=seed, progress=progress)
         found = search.spectrum(problem, progress)
         rows.append(
             {
@@ -70,7 +71,16 @@ def run(config: LieGGHeatConfig, seed: int, progress: Progress) -> tuple[Discove
         "rows": rows,
     }
     function = _operator(config, False)
-    discovery = discover_connected(x, function=function, atlas=atlas, search=search, seed=seed, progress=progress)
+    discovery = discover(
+        x,
+        function=function,
+        atlas=atlas,
+        search=search,
+        cosets=False,
+        tolerance=config.tolerance,
+        seed=seed,
+        progress=progress,
+    )
     return discovery, Extras(metrics, paper_figures("liegg-heat"), {"input": x[0], "output": function(x[:1])[0]})
 
 

@@ -18,9 +18,8 @@ from atlasd.datasets.own import Cleaning, OwnData, read_own, scaled
 from atlasd.datasets.vector_channels import Mixing, find_pairs
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery
-from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import InputError
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.own_charts import Placement, place_charts, plan_charts
 from atlasd.experiments.record import Extras
 from atlasd.geometry.actions import Action, GridAction
@@ -47,7 +46,7 @@ class OwnConfig(Config):
     nan: Literal["refuse", "mask"] = option("refuse", "refuse missing values, or leave them out")
     duplicates: Literal["refuse", "drop"] = option("refuse", "refuse many copies, or leave them out")
     samples: int = option(0, "most samples used; 0 for 1000 fields or 30000 vectors", least=0)
-    tolerance: float = option(0.05, "largest error that counts as a symmetry, 1 being chance", least=1e-6, most=0.999)
+    tolerance: float = tolerance_option()
 
     def words(self, name: str, seed: int) -> list[str]:
         """The same as options of `atlasd discover`."""
@@ -80,7 +79,7 @@ def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
             data.y,
             atlas=placed.atlas,
             action=action,
-            search=SpectralSearch(tolerance=config.tolerance),
+            tolerance=config.tolerance,
             seed=seed,
             progress=progress,
         )

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 __all__ = ["ask_data", "ask_map"]
 
+from dataclasses import replace
 from typing import Any
 
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.baselines.liegan import LieGAN
+from atlasd.discovery.conclude import settle_generators
 from atlasd.discovery.cosets import CosetSearch
-from atlasd.discovery.judge import judge_generators
+from atlasd.discovery.problem import Problem, prepare
 from atlasd.discovery.search import Found, Search
-from atlasd.discovery.setup import Setup, prepare
+from atlasd.discovery.verdict import Court
 from atlasd.experiments.compare import Answer
 from atlasd.runtime.progress import Silent
 
 
 def ask_map(
-    search: Search, x: Any, y: Any = None, *, seed: int, cosets: CosetSearch | None = None, **options: Any
+    search: Search,
+    x: Any,
+    y: Any = None,
+    *,
+    tolerance: float,
+    seed: int,
+    cosets: CosetSearch | None = None,
+    **options: Any,
 ) -> Answer:
     """Asks a search that looks at a predictor, or at the exact map.
 
@@ -25,20 +34,22 @@ def ask_map(
         search: The rival.
         x: Inputs.
         y: Targets.
+        tolerance: That of our verdict.
         seed: Seed of every random stream.
         cosets: The rival's search for the discrete part, if it has one.
         options: `function`, `atlas`, `action` and `predictor`, as in `discover`.
     """
-    setup = prepare(x, y, seed=seed, progress=Silent(), **options)
-    # A rival has no gates: it is asked even where the predictor has no skill.
-    found = search.find(setup.problem, seed=seed, progress=Silent())
+    problem, _ = prepare(x, y, seed=seed, progress=Silent(), **options)
+    found = search.find(problem, seed=seed, progress=Silent())
     components = 1
     if cosets is not None:
-        components = len(cosets.find(setup.problem, LieAlgebra(found.basis), seed=seed, tolerance=search.tolerance))
+        candidates = cosets.find(problem, LieAlgebra(found.basis), seed=seed)
+        # A residual is a square, a tolerance an amplitude.
+        components = int((candidates.errors <= tolerance**2).sum())
     return Answer(
-        found.basis,
+        problem.units.to_raw(found.basis),
         components,
-        confirm=lambda: _confirmed(setup, found, search.tolerance, seed),
+        confirm=lambda: _confirmed(problem, found, tolerance, seed),
         note="; ".join(found.notes),
     )
 
@@ -48,6 +59,7 @@ def ask_data(
     x: Any,
     y: Any,
     *,
+    tolerance: float,
     seed: int,
     judged: tuple[Any, Any] | None = None,
     whole: bool = False,
@@ -59,6 +71,7 @@ def ask_data(
         search: The settings of the game.
         x: Inputs that LieGAN looks at.
         y: Targets.
+        tolerance: That of our verdict.
         seed: Seed of every random stream.
         judged: Inputs and targets for the verdict, where they are others.
         whole: Whether LieGAN is given whole fields, and charts serve the verdict only.
@@ -67,11 +80,14 @@ def ask_data(
     found = search.find_in_data(x, y, atlas=None if whole else options.get("atlas"), seed=seed)
 
     def confirm() -> int:
-        setup = prepare(*(judged or (x, y)), seed=seed, progress=Silent(), **options)
-        return _confirmed(setup, found, search.tolerance, seed)
+        problem, _ = prepare(*(judged or (x, y)), seed=seed, progress=Silent(), **options)
+        inside = replace(found, basis=problem.units.to_standard(found.basis))
+        return _confirmed(problem, inside, tolerance, seed)
 
     return Answer(found.basis, confirm=confirm, note="; ".join(found.notes))
 
 
-def _confirmed(setup: Setup, found: Found, tolerance: float, seed: int) -> int:
-    return judge_generators(setup, found, tolerance, seed).algebra.dimension
+def _confirmed(problem: Problem, found: Found, tolerance: float, seed: int) -> int:
+    """How many of a rival's generators pass our verdict."""
+    court = Court(problem, tolerance, seed=seed, progress=Silent(), weights=found.weights)
+    return len(settle_generators(court, found).matrices)

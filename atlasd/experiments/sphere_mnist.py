@@ -15,12 +15,11 @@ from torch import Tensor
 from atlasd.algebra.known_algebras import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.datasets.sphere_mnist import BACKGROUND, CENTRES, HEIGHT, RADIUS, WIDTH, SphereDigits, sphere_mnist
-from atlasd.discovery.cosets import CosetSearch
-from atlasd.discovery.discover import discover, discover_connected
+from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.heat import span_angle
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
@@ -32,15 +31,6 @@ from atlasd.prediction.train import Schedule
 from atlasd.runtime.allocation import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-
-SIZES = (1.0, 0.8, 0.6)
-"""Sizes of search and verdict, 57 to 34 degrees. Of digits turned by at most 60 degrees, one of the two turns ends
-about as far from upright as it began. Larger ones end farther out, where digits are known worse, and that bends the
-answer by more than a degree, however many spheres there are. Smaller ones leave every digit readable, whatever the
-generator: at 17 degrees upright digits seem to be free to turn."""
-
-JUDGED_SAMPLES = 150
-"""Held-out spheres of the verdict: predictors of digits are wrong about some altogether, and few make a wide bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +71,7 @@ class SphereMnistConfig(Config):
     learning_rate: float = option(3e-2, "learning rate of the gradient search", least=1e-12)
     spread: float = option(0.5, "spread of the coefficients eta in the gradient search; 1 in the paper", least=1e-6)
     cosets: bool = option(False, "look for mirrors too")
-    tolerance: float = option(0.2, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
+    tolerance: float = tolerance_option()
 
 
 CONFIG = SphereMnistConfig
@@ -95,11 +85,17 @@ def run(config: SphereMnistConfig, seed: int, progress: Progress) -> tuple[Disco
         config.samples, rotate=config.rotate, scale=config.scale, generator=stream(seed, "sphere-mnist", "data")
     )
     atlas = digit_atlas(config.projection)
-    options: dict[str, Any] = {"atlas": atlas, "predictor": _predictor(config), "search": _search(config)}
-    if config.cosets:
-        found = discover(data.x, data.y, **options, cosets=CosetSearch(), seed=seed, progress=progress)
-    else:
-        found = discover_connected(data.x, data.y, **options, seed=seed, progress=progress)
+    found = discover(
+        data.x,
+        data.y,
+        atlas=atlas,
+        predictor=_predictor(config),
+        search=_search(config),
+        cosets=config.cosets,
+        tolerance=config.tolerance,
+        seed=seed,
+        progress=progress,
+    )
     fields = {
         "input": data.x[0],
         "output": data.y[:1].float(),
@@ -160,27 +156,10 @@ def _predictor(config: SphereMnistConfig) -> SegmentPredictor:
     )
 
 
-def _sizes(config: SphereMnistConfig) -> tuple[float, ...]:
-    """Sizes |t| from those of the module: a digit that is only scaled stays among the data up to log(scale)."""
-    reach = math.log(config.scale) if config.scale > 1 and not config.rotate else 1.0
-    return tuple(reach * size for size in SIZES)
-
-
 def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
-    sizes = _sizes(config)
-    judged = tuple(sorted(sizes))
     if config.search == "spectral":
         generators = None if config.generators == "auto" else config.generators
-        return SpectralSearch(
-            generators=generators,
-            tolerance=config.tolerance,
-            sizes=sizes,
-            samples=config.search_samples,
-            starts=8,
-            derivatives=False,
-            judged=judged,
-            judged_samples=JUDGED_SAMPLES,
-        )
+        return SpectralSearch(generators=generators, samples=config.search_samples, derivatives=False)
     return GradientSearch(
         generators=config.generators,
         growth=config.growth,
@@ -189,9 +168,6 @@ def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
         epochs=config.epochs,
         learning_rate=config.learning_rate,
         spread=config.spread,
-        tolerance=config.tolerance,
-        judged=judged,
-        judged_samples=JUDGED_SAMPLES,
     )
 
 

@@ -19,7 +19,7 @@ from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.lorentz import (
     MINKOWSKI,
     conformal_lorentz,
@@ -38,6 +38,8 @@ from atlasd.runtime.random import stream
 
 _SMALL = 0.05
 """Spread of the motions of the gradient search: a label is another one where a momentum is off by some per cent."""
+_UNIT = 0.05
+"""Unit of growth and weight of the gradient search."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +70,7 @@ class TopTaggingConfig(Config):
     growth: float = option(1.0, "growth factor of the gradient search", least=0)
     growth_limit: float | None = option(1.0, "growth limit of the gradient search", least=0)
     batches: int = option(4000, "batches of the gradient search", least=1)
-    tolerance: float = option(0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
+    tolerance: float = tolerance_option()
 
 
 CONFIG = TopTaggingConfig
@@ -79,7 +81,13 @@ def run(config: TopTaggingConfig, seed: int, progress: Progress) -> tuple[Discov
     x, y = load_jets(config.file, samples=config.samples, constituents=config.constituents, invalid=config.invalid)
     progress.say(f"{len(x)} jets, {x.shape[1]} constituents, {int(y.sum())} of them tops")
     found = discover(
-        x, _labels(y, config, seed), predictor=_predictor(config), search=_search(config), seed=seed, progress=progress
+        x,
+        _labels(y, config, seed),
+        predictor=_predictor(config),
+        search=_search(config),
+        tolerance=config.tolerance,
+        seed=seed,
+        progress=progress,
     )
     metrics = lorentz_metrics(found, conformal_lorentz())
     metrics["shared_pairs"] = shared_pairs(found.algebra.basis)
@@ -106,20 +114,19 @@ def _labels(y: Tensor, config: TopTaggingConfig, seed: int) -> Tensor:
 
 def _search(config: TopTaggingConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
-        return SpectralSearch(tolerance=config.tolerance)
+        return SpectralSearch()
     # The paper's loss is that of logits and has no upper end. The error of probabilities has one: growth and weight
-    # count in units of the tolerance, or large generators would pay whatever they do to the labels.
+    # count in small units, or large generators would pay whatever they do to the labels.
     return GradientSearch(
         generators=config.generators,
         similarity=config.similarity,
-        weight=config.tolerance * config.weight,
-        growth=config.tolerance * config.growth,
+        weight=_UNIT * config.weight,
+        growth=_UNIT * config.growth,
         growth_limit=config.growth_limit,
         steps=config.batches,
         batch=64,
         spread=_SMALL,
         learning_rate=5e-3,
-        tolerance=config.tolerance,
     )
 
 

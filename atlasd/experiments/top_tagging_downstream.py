@@ -21,10 +21,9 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.baselines.liegan import LieGAN
 from atlasd.datasets.top_tagging import find_jets, jet_count, read_jets
 from atlasd.discovery.discover import discover
-from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import Discovery, load
 from atlasd.errors import DataError, InputError
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
 from atlasd.experiments.top_tagging import jet_moments
@@ -79,6 +78,7 @@ class TopTaggingDownstreamConfig(Config):
     discovery: str | None = option(None, "run directory of a discovery, whose metric AtlasGNN takes; else made anew")
     liegan: str | None = option(None, "run directory or JSON file with LieGAN's metric, for LieGNN; else made anew")
     discovery_jets: int = option(110_000, "jets that a new discovery and LieGAN look at", least=1000)
+    tolerance: float = tolerance_option()
     within: float = option(
         0.0, "entries of the discovered metric this near to 0, 1 or -1 are taken for it", least=0, most=0.5
     )
@@ -164,7 +164,8 @@ def _discover(
     if "discovery" in kept and place is not None:
         return _load(str(place))
     x, y = _range(config, files.train, 0, min(config.discovery_jets, files.spare), None)
-    found = discover(x[:, :_LEADING], y, predictor=jet_moments(epochs=8), seed=seed, progress=progress)
+    recipe = jet_moments(epochs=8)
+    found = discover(x[:, :_LEADING], y, predictor=recipe, tolerance=config.tolerance, seed=seed, progress=progress)
     if not found.algebra.dimension:
         raise DataError(
             f"no metric: nothing was found in {len(x)} jets ({found.verdict.reason}); raise discovery_jets or give "
@@ -181,19 +182,9 @@ def _play(config: TopTaggingDownstreamConfig, files: _Files, seed: int, progress
 
     def work() -> list[list[float]]:
         x, y = _range(config, files.train, 0, min(config.discovery_jets, files.spare), 2)
-        problem = Problem(
-            outputs=lambda x: x,  # LieGAN asks the data, not a predictor
-            action=VectorAction(),
-            size=4,
-            patches=lambda index: x[index].unsqueeze(1),
-            search=torch.arange(len(x)),
-            test=torch.arange(0),
-            charts=1,
-            targets=lambda index: y[index].unsqueeze(1),
-            classes=2,
-        )
-        basis = LieGAN(generators=7, steps=config.liegan_steps).find(problem, seed=seed, progress=progress).basis
-        return metric(LieAlgebra(basis)).form.tolist()
+        search = LieGAN(generators=7, steps=config.liegan_steps)
+        found = search.find_in_data(x, y, seed=seed, progress=progress)
+        return metric(LieAlgebra(found.basis)).form.tolist()
 
     return torch.tensor(kept.do("LieGAN's metric", work), dtype=torch.float64)
 

@@ -20,7 +20,7 @@ from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import InputError
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.record import Extras
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.runtime.progress import Progress
@@ -52,14 +52,13 @@ class FunctionConfig(Config):
     starts: int = option(64, "random starts of the coset search", least=1)
     top: int = option(64, "most components that are kept", least=1)
     normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
-    tolerance: float = option(0.05, "largest error that counts as a symmetry, 1 being chance", least=0, most=1)
-    coset_tolerance: float | None = option(None, "the same for cosets, if it is to differ", least=0, most=1)
+    tolerance: float = tolerance_option()
 
     def make_search(self) -> SpectralSearch | GradientSearch:
         """The search for generators that is asked for."""
         if self.search == "spectral":
-            return SpectralSearch(tolerance=self.tolerance)
-        return GradientSearch(generators=self.generators, similarity=self.similarity, tolerance=self.tolerance)
+            return SpectralSearch()
+        return GradientSearch(generators=self.generators, similarity=self.similarity)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,21 +99,18 @@ def run(config: ToyConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
 def discover_toy(chosen: Toy, config: FunctionConfig, seed: int, progress: Progress) -> Discovery:
     """Draws inputs and asks for the symmetry of the function, or of a predictor fitted to its values."""
     x = chosen.sample(config.samples, stream(seed, "toy", chosen.name))
-    search, cosets = (
-        config.make_search(),
-        CosetSearch(
-            method=config.cosets,
-            starts=config.starts,
-            top=config.top,
-            normalize=config.normalize,
-            tolerance=config.coset_tolerance,
-        ),
-    )
+    options: dict[str, Any] = {
+        "search": config.make_search(),
+        "cosets": CosetSearch(method=config.cosets, starts=config.starts, top=config.top, normalize=config.normalize),
+        "tolerance": config.tolerance,
+        "seed": seed,
+        "progress": progress,
+    }
     if config.predictor == "oracle":
-        return discover(x, function=chosen.function, search=search, cosets=cosets, seed=seed, progress=progress)
+        return discover(x, function=chosen.function, **options)
     with torch.no_grad():
         y = chosen.function(x)
-    return discover(x, y, predictor=MLPPredictor(), search=search, cosets=cosets, seed=seed, progress=progress)
+    return discover(x, y, predictor=MLPPredictor(), **options)
 
 
 def element_errors(found: Tensor, truth: Tensor) -> tuple[list[float], list[int]]:

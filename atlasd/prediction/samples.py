@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["BLOCK", "Inputs", "Samples", "chart_blocks", "split_indices"]
+__all__ = ["BLOCK", "Inputs", "Samples", "chart_blocks", "find_copies", "refuse_copies", "split_indices"]
 
+import hashlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ Plant: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
 
 BLOCK = 5
 """The most charts in a block. Fixed, so that sums do not depend on the number of workers."""
+_COPIES = 0.01
+"""The largest share of samples that may be copies of others."""
 
 
 def chart_blocks(charts: int, size: int = BLOCK) -> list[range]:
@@ -99,6 +102,8 @@ class Samples:
         if y is not None:
             y = _tensor(y, "y")
             y, classes = _targets(x, y, is_field)
+            if isinstance(x, Tensor) and isinstance(y, Tensor):
+                refuse_copies(*find_copies(_array(x), _array(y)), "drop them")
         return cls(x, y, atlas, is_field, classes)
 
     def __len__(self) -> int:
@@ -252,6 +257,44 @@ def _extremes(y: Tensor | Stored) -> tuple[int, int]:
     step = max(y.rows if isinstance(y, Stored) else 0, 4096)
     parts = [y[slice(start, start + step)] for start in range(0, len(y), step)]
     return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
+
+
+def find_copies(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
+    """Whether each pair of input and target is an exact copy of an earlier one, `(N,)`, and the first such pair.
+
+    Only a digest of every sample is kept.
+
+    Example:
+        >>> copied, first = find_copies(np.array([1.0, 2.0, 1.0]), np.array([3.0, 3.0, 3.0]))
+        >>> copied.tolist(), first
+        ([False, False, True], (0, 2))
+    """
+    seen: dict[bytes, int] = {}
+    copied = np.zeros(len(x), dtype=bool)
+    example = (0, 0)
+    for k in range(len(x)):
+        digest = hashlib.blake2b(np.ascontiguousarray(x[k]).tobytes(), digest_size=16)
+        digest.update(np.ascontiguousarray(y[k]).tobytes())
+        first = seen.setdefault(digest.digest(), k)
+        if first != k:
+            example = example if copied.any() else (first, k)
+            copied[k] = True
+    return copied, example
+
+
+def refuse_copies(copied: np.ndarray, example: tuple[int, int], remedy: str) -> None:
+    """Raises where more than one sample in a hundred is a copy: it would be fitted to and judged by at once."""
+    copies = int(copied.sum())
+    if copies > _COPIES * len(copied):
+        raise InputError(
+            f"samples must differ, got {copies} copies among {len(copied)} (sample {example[1]} is sample "
+            f"{example[0]} again); {remedy}."
+        )
+
+
+def _array(value: Tensor) -> np.ndarray:
+    value = value.detach().cpu()
+    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
 
 
 def _check_finite(value: Tensor, name: str) -> None:

@@ -56,7 +56,7 @@ class SecondOrderPredictor:
         started = time.perf_counter()
         width = min(self.width, 2 * (radii[0] - radii[1]) + 1)
         x, y = _draw(samples, train, width, self.pixels, stream(seed, "fit", "pixels"))
-        shape = tuple(samples.targets(train[:1]).shape[2:])
+        shape = tuple(samples.targets(train[:1]).shape[-2:])
         made = _SecondOrder(x, samples.classes, width, shape, self.components)
         made.fit(x, y, self, progress)
         skill = measure_skill(made, samples, train, held_out)
@@ -80,6 +80,9 @@ def _draw(
     rows, values = [], []
     for part in index.split(32):
         y = samples.targets(part)  # (B, K, *shape)
+        if y.is_floating_point():  # something was planted: classes are drawn from probabilities
+            odds = y.movedim(2, -1)
+            y = torch.multinomial(odds.flatten(0, -2), 1, generator=generator).reshape(odds.shape[:-1])
         patches = centre_crop(samples.inputs(part), tuple(s + width - 1 for s in y.shape[2:]))
         patches = patches.unfold(3, width, 1).unfold(4, width, 1).movedim(2, 4)  # (B, K, *shape, C, w, w)
         where = [torch.randint(s, (*y.shape[:2], per), generator=generator) for s in y.shape[2:]]

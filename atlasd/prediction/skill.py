@@ -80,16 +80,21 @@ def _class_skill(
     """Share of the entropy of the class frequencies that is explained."""
     counts = torch.zeros(len(samples.atlas), samples.classes, dtype=torch.float64)
     for index in train.split(batch):
-        one_hot = functional.one_hot(samples.targets(index), samples.classes).double()
-        counts += one_hot.movedim(1, 0).flatten(1, -2).sum(1)
+        counts += _shares(samples.targets(index), samples.classes).flatten(3).sum((0, 3))
     prior = ((counts + 0.5) / (counts + 0.5).sum(-1, keepdim=True)).log()
     totals = torch.zeros(2, len(samples.atlas), dtype=torch.float64)
     with torch.no_grad():
         for index in held_out.split(batch):
-            target = samples.targets(index)  # (B, K, *pixels)
-            logits = torch.log_softmax(function(samples.inputs(index)).double(), dim=2)
-            for row, guess in enumerate((logits, prior[None, :, :, *([None] * (target.ndim - 2))].expand_as(logits))):
-                chosen = guess.gather(2, target.unsqueeze(2)).squeeze(2)
-                totals[row] -= chosen.flatten(2).mean(-1).sum(0) if chosen.ndim > 2 else chosen.sum(0)
+            share = _shares(samples.targets(index), samples.classes).flatten(3)
+            logits = torch.log_softmax(function(samples.inputs(index)).double(), dim=2).unsqueeze(-1).flatten(3)
+            for row, guess in enumerate((logits, prior[None, :, :, None])):
+                totals[row] -= (share * guess).sum(2).mean(-1).sum(0)
     charts = chart_skill(totals[0], totals[1])
     return Skill(charts, pooled_skill(charts))
+
+
+def _shares(target: Tensor, classes: int) -> Tensor:
+    """Probabilities `(B, K, classes, *pixels, 1)`: one-hot for classes, as they are where something was planted."""
+    if target.is_floating_point():
+        return target.double().unsqueeze(-1)
+    return functional.one_hot(target, classes).movedim(-1, 2).double().unsqueeze(-1)

@@ -14,29 +14,27 @@ from atlasd.baselines.sphere import find_on_sphere, turn_sphere
 from atlasd.discovery.problem import Problem
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction, VectorAction
+from atlasd.prediction.samples import Samples
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 
 QUICK = LieGAN(steps=200, batch=128, width=32, generator_rate=1e-2, discriminator_rate=5e-3)
 
 
-def problem(x, y, action=None, classes=0):
+def problem(x, y, action=None):
     """Data alone: LieGAN asks no predictor."""
 
     def outputs(x):
         raise AssertionError("LieGAN must not ask the predictor")
 
+    samples = Samples.check(x, y).plain()
     return Problem(
-        outputs=outputs,
+        functions=(outputs,),
+        fold=torch.zeros(len(x), dtype=torch.long),
         action=action or VectorAction(),
-        size=2,
-        patches=lambda index: x[index].unsqueeze(1),
-        search=torch.arange(len(x) // 2),
-        test=torch.arange(0),
-        charts=1,
-        targets=lambda index: y[index].unsqueeze(1),
-        classes=classes,
-        train=torch.arange(len(x) // 2, len(x)),
+        samples=samples,
+        known=False,
+        classes=samples.classes,
     )
 
 
@@ -110,8 +108,8 @@ def test_every_element_has_positive_determinant():
 def test_fields_and_classes():
     x = torch.randn(40, 1, 20, 20, generator=stream(0, "fields"))
     settings = LieGAN(steps=3, batch=8, width=8, pixels=10)
-    for y, classes in ((x[..., 4:-4, 4:-4], 0), ((x[:, 0] > 0).long(), 2)):
-        found = settings.find(problem(x, y, GridAction(), classes), seed=0, progress=Silent())
+    for y in (x.square(), (x[:, 0] > 0).long()):
+        found = settings.find(problem(x, y, GridAction()), seed=0, progress=Silent())
         assert found.basis.shape == (1, 2, 2) and bool(torch.isfinite(found.basis).all())
 
 

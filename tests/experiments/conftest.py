@@ -16,7 +16,7 @@ from atlasd.experiments.record import Extras
 
 @pytest.fixture
 def discovery() -> Discovery:
-    good = Direction(0.004, 0.006, 1.3, 0.05, "symmetry", "error 0.004 is below the tolerance")
+    good = Direction(0.004, 0.0, 0.006, 1.0, 0.9, "symmetry", "breaking at most 0.6%", 0.2)
     return Discovery(
         group=orthogonal(2),
         verdict=Verdict(True, "One generator and one reflection hold.", (good,), (good, good)),

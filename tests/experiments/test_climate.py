@@ -6,6 +6,7 @@ import torch
 from atlasd.datasets.climate_samples import DISCOVERY
 from atlasd.datasets.climate_synthetic import synthetic_climate
 from atlasd.datasets.climate_write import write_map
+from atlasd.discovery.discover import TOLERANCE
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import InputError
@@ -30,7 +31,6 @@ def asked(monkeypatch, discovery):
         calls.update(x=x, y=y, first=x[:8], **options)
         return discovery
 
-    monkeypatch.setattr(climate, "discover_connected", pretend)
     monkeypatch.setattr(climate, "discover", pretend)
     quick = SecondOrderPredictor(pixels=1500, components=3, iterations=15)
     monkeypatch.setattr(climate, "_predictor", lambda config: quick)
@@ -42,6 +42,7 @@ def test_what_is_asked(asked):
     assert asked["x"].shape == (40, 4, 64, 96) and asked["atlas"].radii == (17, 12)
     assert asked["search"].generators is None and not asked["search"].derivatives
     assert asked["action"].rho_in is None
+    assert asked["cosets"] is False and asked["tolerance"] == TOLERANCE
     assert [r["class"] for r in extras.metrics["rows"]] == ["background", "tropical cyclone", "atmospheric river"]
     assert "By class: tropical cyclone skill" in found.verdict.reason
     assert extras.fields["actions"].shape == (len(ACTIONS), 3, 25, 25)

@@ -108,7 +108,7 @@ def test_errors(measure, truth):
 
 def test_rivals_are_asked_without_gates():
     x = torch.randn(200, 2, generator=stream(0, "points"))
-    answer = ask_map(LieGG(), x, function=lambda p: p.norm(dim=-1), seed=0)
+    answer = ask_map(LieGG(), x, function=lambda p: p.norm(dim=-1), tolerance=0.2, seed=0)
     assert LieAlgebra(answer.basis).distance(so(2)) < 1e-3 and answer.confirm() == 1
 
 
@@ -119,7 +119,7 @@ def test_liegan_is_asked_about_data():
 
     x = torch.randn(200, 2, generator=stream(0, "points"))
     quick = MLPPredictor(schedule=Schedule(epochs=1))
-    answer = ask_data(LieGAN(steps=5, batch=32), x, x.norm(dim=-1), seed=0, predictor=quick)
+    answer = ask_data(LieGAN(steps=5, batch=32), x, x.norm(dim=-1), tolerance=0.2, seed=0, predictor=quick)
     assert answer.basis.shape == (1, 2, 2) and answer.confirm() == 0  # one epoch has no skill
 
 
@@ -137,13 +137,13 @@ def test_heat_data_and_its_control():
 @pytest.mark.parametrize("mirror", [lambda z: z, lambda z: z.flip(-1), lambda z: z.flip(-2), lambda z: z.flip(-1, -2)])
 @pytest.mark.parametrize("turn", [0, 1])
 def test_the_control_is_far_from_every_symmetry_of_the_grid_on_its_own_fields(mirror, turn):
-    """On the scale of the verdict, whose tolerance is 0.05: a control that a mirror nearly leaves alone is none."""
+    """As a square, where the tolerance is 0.04: a control that a mirror nearly leaves alone is none."""
     side = compare_heat.data(CompareHeatConfig(samples=40, steps=20), 0, True)
     inner = (..., slice(50, 78), slice(70, 98))  # away from the block and the walls
     move = lambda z: mirror(z.mT if turn else z)  # noqa: E731
     start, left, right = side.function(side.x), side.function(move(side.x)), move(side.function(side.x))
-    miss = (left - right)[inner].square().mean()
-    error = float(miss / ((left - start)[inner].square().mean() + (right - start)[inner].square().mean() + 1e-12))
+    residual = (left - right)[inner].square().mean()
+    error = float(residual / ((left - start)[inner].square().mean() + (right - start)[inner].square().mean() + 1e-12))
     is_identity = torch.equal(move(side.x), side.x)
     assert error < 1e-9 if is_identity else error > 0.15
 

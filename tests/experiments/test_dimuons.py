@@ -1,7 +1,5 @@
 """Real muon pairs: the Lorentz group from their mass, and controls from which nothing false may come."""
 
-import math
-
 import pytest
 import torch
 
@@ -63,4 +61,5 @@ def test_demo_starts_with_the_muons():
 def test_bad_settings():
     with pytest.raises(InputError, match="`target` must be one of mass, pt_sum"):
         DimuonConfig(target="energy")
-    assert math.isclose(DimuonConfig().tolerance, 0.05)
+    with pytest.raises(InputError, match="`tolerance` must be a number from"):
+        DimuonConfig(tolerance=1.5)

@@ -5,6 +5,7 @@ import torch
 
 from atlasd.algebra.known_algebras import so
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.discover import TOLERANCE
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import InputError
@@ -41,7 +42,7 @@ def test_what_is_asked(asked):
     found, extras = heat.run(config, 0, Silent())
     assert asked["x"].shape == asked["y"].shape == (8, 1, 128, 128)
     assert len(asked["atlas"]) == 3 and isinstance(asked["search"], SpectralSearch)
-    assert isinstance(asked["predictor"], StencilPredictor)
+    assert isinstance(asked["predictor"], StencilPredictor) and asked["tolerance"] == TOLERANCE
     assert extras.metrics["angle_deg"] == pytest.approx(0, abs=1e-6)
     assert extras.metrics["dimension"] == 1 and extras.metrics["cosets"] == 2
     assert extras.paper["angle_deg"] == 10.4

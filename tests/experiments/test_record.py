@@ -42,7 +42,9 @@ def test_schema_keys(fake, tmp_path):
     rest = "verdict predictor charts metrics paper seconds"
     assert {*first.split(), *rest.split()} <= set(content)
     assert set(content["group"]) == {"name", "algebra", "dimension", "components", "component_group"}
-    assert {"error", "upper", "chance", "tolerance", "decision"} <= set(content["verdict"]["directions"][0])
+    assert {"strength", "lower", "upper", "sensitivity", "coverage", "tolerance", "decision", "reason"} <= set(
+        content["verdict"]["directions"][0]
+    )
 
 
 def test_log_tells_what_happened(fake, tmp_path):

@@ -1,0 +1,201 @@
+"""The residual of fields: as many elements at once as memory allows, all samples and charts of a block together."""
+
+from __future__ import annotations
+
+__all__ = ["FieldPart"]
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from atlasd.discovery.coverage import disc_rows
+from atlasd.discovery.part import Part, looked_at, null_loss
+from atlasd.discovery.problem import Function
+from atlasd.geometry.actions import GridAction
+from atlasd.geometry.resample import pixel_grid
+from atlasd.prediction.trivial import centre_crop
+
+_VALUES = 1 << 23
+"""Numbers of transformed fields in memory at a time."""
+
+
+class FieldPart(Part):
+    """Fields: as many elements at a time as memory allows, all samples and charts of the block together."""
+
+    def forget(self) -> None:
+        """Drops the data; they are read again when needed."""
+        self._data, self._splines = None, None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_data": None, "_splines": None}
+
+    _splines: tuple[Any, Any, tuple[int, ...]] | None = None
+
+    @property
+    def splines(self) -> tuple[Any, Any, tuple[int, ...]]:
+        """Coefficients of inputs, and of labels, predictions and their difference; shape of the inputs that count."""
+        if self._splines is None:
+            x, y, p = self.data
+            action = self.problem.action
+            assert isinstance(action, GridAction)
+            shape = looked_at(self.problem, x)
+            self._splines = action.spline(x), action.spline(torch.cat([y, p], dim=2)), shape
+        return self._splines
+
+    def _chunks(self, g: Tensor) -> list[Tensor]:
+        x, _, _ = self.data
+        room = math.prod(self.splines[2])
+        return list(g.split(max(1, _VALUES // max(x.shape[0] * x.shape[1] * x.shape[2] * room, 1))))
+
+    def _sides(self, g: Tensor, functions: Sequence[Function]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Transformed inputs, outputs for them, transformed labels and predictions, and the window.
+
+        Elements are `(M, n, n)`, or one for each chart, `(M, K, n, n)`; all answers have leading axes `(M, B, K)`.
+        """
+        problem, d = self.problem, self.problem.size
+        x, _, p = self.data
+        action, (fields, sides_, shape) = problem.action, self.splines
+        assert isinstance(action, GridAction)
+        each = g[:, None, None] if g.ndim == 3 else g[:, None]
+        moved = action.input_at(each, fields, pixel_grid(shape, dtype=torch.float64)).unflatten(-1, shape)
+        moved = moved.expand(len(g), *x.shape[:3], *shape)
+        left = self.predict(moved.flatten(0, 1), functions)
+        out = tuple(p.shape[-d:])
+        if problem.pointwise is not None:
+            left = left - problem.pointwise(moved.flatten(0, 1), out)
+        left = left.unflatten(0, (len(g), -1))
+        right = action.output_at(each, sides_, pixel_grid(out, dtype=torch.float64)) if action.rho_out is None else None
+        if right is None:
+            two = self._both(each, out)
+        else:
+            two = right.unflatten(-1, out).expand(len(g), *x.shape[:2], 2 * p.shape[2], *out)
+        mask = problem.window(out, g, tuple(x.shape[-d:])).to(left.dtype)
+        mask = mask[:, None, None, None] if g.ndim == 3 else mask[:, None, :, None]  # (M, 1, 1 or K, 1, *out)
+        return moved, left, two, mask / mask.flatten(-d).sum(-1)[(..., *[None] * d)].clamp_min(1e-9)
+
+    def _both(self, each: Tensor, out: tuple[int, ...]) -> Tensor:
+        """Labels and predictions with channels that transform, side by side."""
+        action = self.problem.action
+        assert isinstance(action, GridAction)
+        _, y, p = self.data
+        points = pixel_grid(out, dtype=torch.float64)
+        parts = [action.output_at(each, action.spline(z), points).unflatten(-1, out) for z in (y, p)]
+        shape = (each.shape[0], *y.shape[:2])
+        return torch.cat([z.expand(*shape, *z.shape[3:]) for z in parts], dim=3)
+
+    def losses(self, g: Tensor, astray: bool = False) -> tuple[Tensor, ...]:
+        """Fields of `Losses`."""
+        rows = [self._losses(part) for part in self._chunks(g)]
+        return tuple(torch.cat(column) for column in zip(*rows, strict=True))
+
+    def _losses(self, g: Tensor) -> tuple[Tensor, ...]:
+        problem, d = self.problem, self.problem.size
+        x, y, _ = self.data
+        moved, left, both, weight = self._sides(g, problem.functions)
+        right, guess = both.split(y.shape[2], dim=3)
+        if problem.background is not None:
+            # Edges of the background move by interpolation alone: what counts are the pixels of other classes.
+            weight = weight * (1 - right[:, :, :, problem.background]).clamp(0.0, 1.0).unsqueeze(3)
+
+        def total(z: Tensor) -> Tensor:
+            return (z * weight).flatten(3).sum(-1).double()
+
+        through, plain = total((left - right).square()), total((guess - right).square())
+        covered = torch.ones_like(through)
+        if self.coverage is not None:
+            covered = self.coverage(disc_rows(moved.flatten(0, 1), d)).unflatten(0, through.shape[:2]).double()
+        number = covered.sum(1, keepdim=True)  # (M, 1, K)
+        c = covered.to(left.dtype)[(..., *[None] * (d + 1))]
+        n = number.clamp_min(1.0).to(left.dtype)[(..., *[None] * (d + 1))]
+
+        def mean(z: Tensor) -> Tensor:
+            return (c * z).sum(1, keepdim=True) / n
+
+        squares = total(right.square() - 2 * right * mean(left) + mean(left.square()))
+        wide = weight.expand_as(right)
+        pulls = mean(wide * right.square()) - 2 * left * mean(wide * right) + mean(wide) * left.square()
+        null = null_loss(squares, pulls.flatten(3).sum(-1).double(), (covered, number), through)
+        shape = tuple(weight.shape[-d:])
+        before, after = centre_crop(x, shape), centre_crop(moved, shape)
+        step = ((after - before).square() * weight).flatten(1).sum(1).double()
+        spread = ((before - before.mean(0)).square() * weight).flatten(1).sum(1).double()
+        displaced = step / (2 * spread).clamp_min(1e-300)
+        return through, plain, null, covered, displaced[:, None].expand(-1, through.shape[-1])
+
+    def inner(self, g: Tensor) -> tuple[Tensor, Tensor]:
+        """Inner products of residuals, `(M, B, K, p, p)`, and what moves under the first elements, `(M, B, K)`.
+
+        Elements are `(M, p, n, n)`, or `(M, p, K, n, n)` with one for each chart.
+        """
+        _, y, p = self.data
+        products, levels = [], []
+        for near in g:
+            rows, level = [], None
+            for part in self._chunks(near):
+                _, left, both, weight = self._sides(part, self.problem.functions)
+                right, root = both[:, :, :, y.shape[2] :], weight.sqrt()
+                rows.append(((left - right) * root).flatten(3))
+                if level is None:
+                    moves = ((left[:1] - p) * root[:1]).square() + ((right[:1] - p) * root[:1]).square()
+                    level = moves.flatten(3).sum(-1).double()[0]
+            r = torch.cat(rows).movedim(0, 2)  # (B, K, p, Q)
+            products.append((r @ r.mT).double())
+            assert level is not None
+            levels.append(level)
+        return torch.stack(products), torch.stack(levels)
+
+    def recovered(self, g: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
+        """What is seen of what was planted, and its square, `(P, M, 2)`."""
+        x, y, p = self.data
+        shape, problem = tuple(p.shape[3:]), self.problem
+        rows = []
+        for plant, functions in planted:
+
+            def truth(z: Tensor, plant: Any = plant) -> Tensor:
+                if problem.classes:
+                    added: Tensor = plant.shift(z, self.predict(z, problem.functions))
+                    return added
+                return plant.size * centre_crop(plant.function(z), shape)
+
+            base = 0.0 if problem.pointwise is None else problem.pointwise(x, shape)
+            after = self.predict(x, functions) - base
+            row = []
+            for element in g:
+                _, left, both, weight = self._sides(element[None], problem.functions)
+                _, left_after, _, _ = self._sides(element[None], functions)
+                right, right_after = both[0, :, :, y.shape[2] :], problem.action.on_output(element, after)
+                seen = (left_after[0] - right_after) - (left[0] - right)
+                there = self._breaking(truth, element)
+                row.append(torch.stack([(z * there * weight[0]).double().sum() for z in (seen, there)]))
+            rows.append(torch.stack(row))
+        return torch.stack(rows)
+
+    def _breaking(self, function: Function, element: Tensor) -> Tensor:
+        """The residual of another function under one element."""
+        x, action = self.data[0], self.problem.action
+        return function(action.on_input(element, x)) - action.on_output(element, function(x))
+
+    def slopes(self) -> tuple[Tensor, Tensor]:
+        """Gram matrices of the residual at first order and of what moves, each `(K, n^2, n^2)`."""
+        problem, n = self.problem, self.problem.size
+        x, _, p = self.data
+        shape = tuple(p.shape[3:])
+        mask = problem.window(shape).to(p.dtype).sqrt()
+        j, t = [], []
+        for a in torch.eye(n * n, dtype=x.dtype).reshape(-1, n, n):
+            flow = problem.action.input_generator(a, x)
+            step = 1e-2 * float(x.std()) / max(float(flow.std()), 1e-30)
+            up, down = (self._pure(x + s * step * flow, shape) for s in (1.0, -1.0))
+            j.append(((up - down) / (2 * step) * mask).flatten(2).double())
+            t.append((problem.action.output_generator(a, p) * mask).flatten(2).double())
+        left, right = torch.stack(j), torch.stack(t)  # (n^2, B, K, Q)
+        r = left - right
+        moves = torch.einsum("abkq,cbkq->kac", left, left) + torch.einsum("abkq,cbkq->kac", right, right)
+        return torch.einsum("abkq,cbkq->kac", r, r) / len(x), moves / len(x)
+
+    def _pure(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        y = self.predict(x, self.problem.functions)
+        return y if self.problem.pointwise is None else y - self.problem.pointwise(x, shape)

@@ -1,0 +1,159 @@
+"""The residual of vectors: many elements at once."""
+
+from __future__ import annotations
+
+__all__ = ["VectorPart"]
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from atlasd.discovery.part import Part, null_loss
+from atlasd.discovery.problem import Function
+
+_ROWS = 1 << 16
+"""Rows of vector data evaluated together."""
+
+
+class VectorPart(Part):
+    """Vectors: many elements at once."""
+
+    def _sides(self, g: Tensor, functions: Sequence[Function], astray: bool = False) -> tuple[Tensor, Tensor]:
+        """Transformed inputs `(M, B, *in)` and predictions transformed back, `(M, B, O)`."""
+        x, action = self.data[0], self.problem.action
+        moved, back = [], []
+        for part in g.split(max(1, _ROWS // max(len(x), 1))):
+            many = part[:, None, None].expand(len(part), *x.shape[:2], *g.shape[1:]).flatten(0, 1).to(x.dtype)
+            there = action.on_input(many, x.expand(len(part), *x.shape).flatten(0, 1))
+            if astray:
+                step = there.unflatten(0, (len(part), -1)) - x
+                there = (x + step.roll(1, dims=1)).flatten(0, 1)
+            y = self.predict(there, functions)
+            if getattr(action, "rho_out", True) is not None:
+                y = action.on_output(torch.linalg.inv(many.double()).to(y.dtype), y)
+            moved.append(there.squeeze(1).unflatten(0, (len(part), -1)))
+            back.append(y.flatten(1).double().unflatten(0, (len(part), -1)))
+        return torch.cat(moved), torch.cat(back)
+
+    def losses(self, g: Tensor, astray: bool = False) -> tuple[Tensor, ...]:
+        """Fields of `Losses`."""
+        x, y, p = self.data
+        y, p = y.flatten(1).double(), p.flatten(1).double()
+        moved, b = self._sides(g, self.problem.functions, astray)
+        covered = b.isfinite().all(-1)
+        b = torch.where(covered[..., None], b, 0.0)
+        if self.coverage is not None and not astray:
+            near = self.coverage(moved.flatten(0, 1)).unflatten(0, moved.shape[:2])
+            covered = covered & near
+        c = covered.double()
+        through = (y - b).square().sum(-1)
+        plain = (y - p).square().sum(-1).expand_as(through)
+        number = c.sum(1, keepdim=True)  # (M, 1)
+
+        def mean(z: Tensor) -> Tensor:
+            return torch.einsum("mb,mb...->m...", c, z.expand(len(g), *z.shape[-y.ndim :])) / number.clamp_min(
+                1.0
+            ).reshape(-1, *[1] * (y.ndim - 1))
+
+        mean_b, mean_y = mean(b)[:, None], mean(y)[:, None]  # (M, 1, O)
+        size_b, size_y = mean(b.square())[:, None], mean(y.square())[:, None]
+        squares = (y.square() - 2 * y * mean_b + size_b).sum(-1)
+        pulls = (size_y - 2 * b * mean_y + b.square()).sum(-1)
+        null = null_loss(squares, pulls, (c, number), through)
+        variance = (x - x.mean(0)).double().square().sum() / len(x)
+        step = (moved.unflatten(1, (len(x), -1)).squeeze(2) - x.squeeze(1)).double().flatten(2).square().sum(-1)
+        displaced = step.nan_to_num(0.0, 0.0, 0.0).mean(1) / (2 * variance).clamp_min(1e-300)
+        return tuple(z.unsqueeze(-1) for z in (through, plain, null, c, displaced))
+
+    def permuted(self, projectors: Tensor) -> Tensor:
+        """Excess loss when the part of each input in the span of a projector is that of another sample, `(M, B, 1)`."""
+        x, y, p = self.data
+        y, p = y.flatten(1).double(), p.flatten(1).double()
+        plain = (y - p).square().sum(-1)
+        rows = []
+        for q in projectors.to(x.dtype):
+            swapped = self.predict(x + (x.roll(1, dims=0) - x) @ q.mT, self.problem.functions)
+            rows.append((y - swapped.flatten(1).double()).square().sum(-1) - plain)
+        return torch.stack(rows).nan_to_num(1e30).unsqueeze(-1)
+
+    def inner(self, g: Tensor) -> tuple[Tensor, Tensor]:
+        """Inner products of residuals near each other, `(M, B, 1, p, p)`, and the level of the first, `(M, B, 1)`."""
+        p = self.data[2].flatten(1).double()
+        _, b = self._sides(g.flatten(0, 1), self.problem.functions)
+        r = (b - p).unflatten(0, g.shape[:2])  # (M, p, B, O)
+        r = r.nan_to_num(1e3, 1e3, -1e3).clamp(-1e3, 1e3)
+        spread = 2 * (p - p.mean(0)).square().sum(-1).mean().clamp_min(1e-300)
+        level = spread.expand(len(g), p.shape[0])
+        return torch.einsum("mpbo,mqbo->mbpq", r, r).unsqueeze(2), level.unsqueeze(-1)
+
+    def recovered(self, g: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
+        """What is seen of what was planted, and its square, `(P, M, 2)`."""
+        x, _, p = self.data
+        base = self._sides(g, self.problem.functions)[1] - p.flatten(1).double()
+        rows = []
+        for plant, functions in planted:
+            seen = self._sides(g, functions)[1] - self.predict(x, functions).flatten(1).double() - base
+            truth = [self._added(plant)]
+            there = self._sides(g, truth)[1] - truth[0](x).flatten(1).double()
+            rows.append(torch.stack([(seen * there).sum((1, 2)), there.square().sum((1, 2))], dim=-1))
+        return torch.stack(rows)
+
+    def _added(self, plant: Any) -> Function:
+        """What was added to the targets, as a map of inputs."""
+        if not self.problem.classes:
+            return lambda x: plant.size * plant.function(x)
+        # Of classes, what would have been added to labels as they are predicted.
+        return lambda x: plant.shift(x, self.predict(x, self.problem.functions))
+
+    def slopes(self) -> tuple[Tensor, Tensor]:
+        """Gram matrices of the residual at first order and of what unrelated samples give, each `(1, n^2, n^2)`."""
+        x, _, p = self.data
+        n, action = self.problem.size, self.problem.action
+        basis = torch.eye(n * n, dtype=torch.float64).reshape(-1, n, n)
+        tokens = x if x.ndim == 4 else x.unsqueeze(2)
+        slope = self._gradients(tokens, x.ndim == 4)  # (O, B, P, n)
+        v = tokens[:, 0].double()
+        j = torch.einsum("obpi,bpj->boij", slope, v).flatten(2)  # (B, O, n^2)
+        t = torch.stack([action.output_generator(a.to(p.dtype), p)[:, 0] for a in basis], dim=-1).double()
+        r = j - t.flatten(1, -2) if t.ndim > 3 else j - t
+        count = len(x)
+        residual = torch.einsum("boa,boc->ac", r, r) / count
+        # Gradients of one sample met by inputs of another, never by its own.
+        both = torch.einsum("obpi,obqk->piqk", slope, slope), torch.einsum("bpj,bql->pjql", v, v)
+        pairs = torch.einsum("piqk,pjql->ijkl", *both).reshape(n * n, n * n)
+        own = torch.einsum("obpi,obqk,bpj,bql->ijkl", slope, slope, v, v).reshape(n * n, n * n) if count < 200 else 0.0
+        null = (pairs - own) / (count * (count - 1)) + torch.einsum("boa,boc->ac", t, t) / count
+        return residual[None], null[None]
+
+    def _gradients(self, tokens: Tensor, is_set: bool) -> Tensor:
+        """Derivatives of all outputs, `(O, B, P, n)`; by differences where a function has none."""
+        with torch.enable_grad():
+            z = tokens.detach().clone().requires_grad_()
+            fold = self.problem.fold[self.index]
+            rows: list[Tensor] = []
+            for k, function in enumerate(self.problem.functions):
+                mine = (fold == k).nonzero().flatten() if len(self.problem.functions) > 1 else torch.arange(len(z))
+                if len(mine):
+                    y = function((z if is_set else z.squeeze(2))[mine]).flatten(1)
+                    rows.append(torch.stack([self._pull(y[:, o], z) for o in range(y.shape[1])]))
+            slope = torch.stack(rows).sum(0)[:, :, 0].double()
+        if bool(slope.isfinite().all()) and float(slope.abs().max()) > 0:
+            return slope
+        step = 1e-4 if tokens.dtype == torch.float64 else 1e-2
+        out = []
+        for q in range(tokens.shape[2] * tokens.shape[3]):
+            e = torch.zeros_like(tokens[:1]).flatten()
+            e[q] = step
+            pair = [tokens + s * e.reshape(tokens[:1].shape) for s in (1.0, -1.0)]
+            up, down = (self.predict(z if is_set else z.squeeze(2), self.problem.functions) for z in pair)
+            out.append((up - down).flatten(1).double() / (2 * step))
+        return torch.stack(out, dim=-1).movedim(1, 0).unflatten(-1, tokens.shape[2:]).nan_to_num(0.0, 0.0, 0.0)
+
+    @staticmethod
+    def _pull(y: Tensor, z: Tensor) -> Tensor:
+        if not y.requires_grad:
+            return torch.zeros_like(z)
+        (slope,) = torch.autograd.grad(y.sum(), z, retain_graph=True, allow_unused=True)
+        return torch.zeros_like(z) if slope is None else slope
