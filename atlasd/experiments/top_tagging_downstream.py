@@ -27,7 +27,6 @@ from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
 from atlasd.experiments.top_tagging import jet_moments
-from atlasd.geometry.actions import VectorAction
 from atlasd.nn.equivariance import elements_inside, elements_outside, output_change, scalings
 from atlasd.nn.metric_gnn import (
     EGNN,
