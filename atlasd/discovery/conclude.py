@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Settled", "describe_extent", "promising", "settle_cosets", "settle_generators", "words"]
+__all__ = ["Settled", "describe_extent", "exact_first", "promising", "settle_cosets", "settle_generators", "words"]
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -58,7 +58,7 @@ def promising(court: Court, found: Found) -> Iterator[tuple[Tensor, tuple[str, .
     order = quick.argsort()
     quick, error, basis = quick[order], error[order], found.basis[order].double()
     near = int((quick <= 2 * court.tolerance).sum())
-    best = next((k for k in range(1, near) if apart(quick[:k], quick[k], error[:k].max(), court.tolerance)), near)
+    best = next((k for k in range(1, near) if apart(quick[:k], quick[k], error[:k].max(), court.floor)), near)
     notes: tuple[str, ...] = ()
     for k in range(best, 0, -1):
         algebra = closed(basis[:k])
@@ -71,9 +71,9 @@ def promising(court: Court, found: Found) -> Iterator[tuple[Tensor, tuple[str, .
         notes = ("some candidates were left out: their brackets leave the span",)
 
 
-def apart(better: Tensor, worse: Tensor, error: Tensor, tolerance: float) -> bool:
+def apart(better: Tensor, worse: Tensor, error: Tensor, floor: float) -> bool:
     """Whether a strength is clearly of another class than better ones `(k,)`, which are known up to an error."""
-    return float(worse) > APART * max(float(better.max()), float(error), tolerance / 10)
+    return float(worse) > APART * max(float(better.max()), float(error), floor)
 
 
 def settle_generators(court: Court, found: Found) -> Settled:
@@ -93,7 +93,7 @@ def settle_generators(court: Court, found: Found) -> Settled:
                 if part is not None and all(f.passed for f in again):
                     return Settled(part, again, list(dropped.values()), notes)
             continue
-        count = exact_class([findings[i] for i in order], court.tolerance)
+        count = exact_class([findings[i] for i in order], court.floor)
         best = closed(basis[order[:count]])
         others = list(dropped.values())
         if count < len(order) and best is not None:
@@ -145,7 +145,7 @@ def settle_cosets(
     order = sorted(range(len(findings)), key=lambda i: _rank(findings[i]))
     passed = [i for i in order if findings[i].passed]
     dropped = [findings[i] for i in order if i not in passed]
-    count = exact_class([findings[i] for i in passed], court.tolerance)
+    count = exact_class([findings[i] for i in passed], court.floor)
     dropped += [approximate(findings[i]) for i in passed[count:]]
     good = candidates[passed[:count]]
 
@@ -154,6 +154,24 @@ def settle_cosets(
 
     group = Group.close(algebra, torch.cat([identity, good]), accept=accept)
     return Settled(group.cosets, court.elements(group.cosets[1:]), dropped)
+
+
+def exact_first(
+    court: Court, generators: Settled, discrete: Callable[[LieAlgebra], Settled]
+) -> tuple[Settled, Settled]:
+    """Generators with their cosets, or exact elements alone where every generator is clearly only approximate.
+
+    A polygon with many corners is nearly round: its rotations pass the tolerance, but a few of them are exact.
+    """
+    kept = generators.kept
+    least = min((f.direction.lower for f in kept), default=0.0)
+    if least > APART * court.floor:
+        alone = discrete(LieAlgebra(generators.matrices[:0]))
+        worst = max((f.direction.upper for f in alone.kept), default=math.inf)
+        if APART * worst < least:
+            others = [*generators.dropped, *(approximate(f) for f in kept)]
+            return Settled(generators.matrices[:0], [], others, generators.notes), alone
+    return generators, discrete(LieAlgebra(generators.matrices))
 
 
 def describe_extent(a: Tensor, extent: float) -> str:

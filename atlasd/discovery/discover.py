@@ -16,7 +16,7 @@ from torch import Tensor
 
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.conclude import Settled, promising, settle_cosets, settle_generators, words
+from atlasd.discovery.conclude import Settled, exact_first, promising, settle_cosets, settle_generators, words
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
 from atlasd.discovery.film import film
 from atlasd.discovery.problem import Problem, prepare
@@ -145,16 +145,17 @@ def _attempt(
     court = Court(problem, tolerance, seed=seed, progress=shown, weights=found.weights)
     generators: Settled = stages.do("verdict", lambda: settle_generators(court, found))
     clock("verdict")
-    algebra = LieAlgebra(generators.matrices)
     identity = torch.eye(problem.size, dtype=torch.float64)[None]
-    group, elements = Group(algebra, identity), Settled(identity, [], [])
+    elements = Settled(identity, [], [])
     undecided = not generators.kept and any(f.direction.decision == "cannot tell" for f in generators.dropped)
     # Where a continuous part could not be decided, elements of it are not to be claimed one by one.
     if cosets is not None and asked and not undecided:
-        elements = stages.do(
-            "cosets", lambda: settle_cosets(court, algebra, cosets, found.felt, seed=seed, progress=shown)
-        )
-        group = Group(algebra, elements.matrices)
+
+        def discrete(algebra: LieAlgebra) -> Settled:
+            return settle_cosets(court, algebra, cosets, found.felt, seed=seed, progress=shown)
+
+        generators, elements = stages.do("cosets", lambda: exact_first(court, generators, discrete))
+    group = Group(LieAlgebra(generators.matrices), elements.matrices)
     clock("cosets")
     group = group.conjugate(torch.linalg.inv(problem.units.frame))
     frames = film(problem, group, court.weights, testable=asked)

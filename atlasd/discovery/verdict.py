@@ -124,6 +124,11 @@ class Court:
         self._rungs: Tensor | None = None
         self._planted: list[tuple[Planted, tuple[Function, ...]]] | None = None
 
+    @property
+    def floor(self) -> float:
+        """Strength below which everything is exact: a tenth of the tolerance, or rounding for functions of vectors."""
+        return 1e-3 if self.problem.known and not self.problem.is_field else self.tolerance / 10
+
     def sizes(self) -> tuple[float, ...]:
         """Sizes |t| of generators that are looked at, the largest first."""
         return _FIELD_SIZES if self.problem.is_field else SIZES
@@ -380,11 +385,11 @@ def _interpolate(rungs: Tensor, displaced: float) -> float:
     return y[-1]
 
 
-def exact_class(findings: Sequence[Finding], tolerance: float) -> int:
-    """How many of the findings, best first, belong to the best class of strengths."""
+def exact_class(findings: Sequence[Finding], floor: float) -> int:
+    """How many of the findings, best first, belong to the best class; strengths below a floor are all exact."""
     count = len(findings)
     for k in range(1, count):
-        best = max(max(f.direction.upper for f in findings[:k]), tolerance / 10)
+        best = max(max(f.direction.upper for f in findings[:k]), floor)
         if min(f.direction.lower for f in findings[k:]) > APART * best:
             return k
     return count

@@ -43,10 +43,13 @@ def test_the_diamond_has_eight_elements(method):
     assert float(distance.max()) < 0.05
 
 
-@pytest.mark.parametrize("group", [cyclic(3), dihedral(5), tetrahedral()], ids=str)
+@pytest.mark.parametrize(
+    "group", [cyclic(3), dihedral(5), pytest.param(tetrahedral(), marks=pytest.mark.slow)], ids=str
+)
 def test_finite_groups_of_functions(group):
     x = torch.randn(400, group.size, generator=stream(1, "data"))
-    found = ad.discover(x, function=gauge(group, seed=1), progress=False)
+    search = CosetSearch(samples=64, starts=48)
+    found = ad.discover(x, function=gauge(group, seed=1), cosets=search, progress=False)
     assert found.group.name == group.name
 
 

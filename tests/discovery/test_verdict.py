@@ -88,7 +88,8 @@ def test_a_small_step_proves_nothing():
 
 def test_what_nothing_feels_is_not_testable():
     court = court_of(normal(300, 3), function=lambda z: z[:, 2])
-    (finding,) = court.elements(torch.diag(torch.tensor([-1.0, 1.0, 1.0])).double()[None])
+    mirror = torch.diag(torch.tensor([-1.0, 1.0, 1.0])).double()
+    (finding,) = court.elements(court.problem.units.to_standard(mirror)[None])
     assert finding.direction.decision == "not testable" and finding.unfelt
 
 
