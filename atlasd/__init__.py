@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from atlasd.discovery.result import Discovery as Discovery
     from atlasd.discovery.result import load as load
     from atlasd.discovery.spectral import SpectralSearch as SpectralSearch
-    from atlasd.downstream.averaging import symmetrize as symmetrize
-    from atlasd.downstream.checks import assert_equivariant as assert_equivariant
     from atlasd.geometry.actions import GridAction as GridAction
     from atlasd.geometry.actions import VectorAction as VectorAction
     from atlasd.geometry.atlas import Atlas as Atlas
     from atlasd.geometry.charts import PlaneChart as PlaneChart
     from atlasd.geometry.charts import WholeChart as WholeChart
     from atlasd.geometry.sphere import SphereChart as SphereChart
+    from atlasd.nn.auditing import Audit as Audit
+    from atlasd.nn.auditing import audit as audit
+    from atlasd.nn.averaging import symmetrize as symmetrize
+    from atlasd.nn.checks import assert_equivariant as assert_equivariant
     from atlasd.prediction.fit import fit_predictor as fit_predictor
     from atlasd.prediction.moments import DeepSetsPredictor as DeepSetsPredictor
     from atlasd.prediction.moments import MomentPredictor as MomentPredictor
@@ -40,6 +42,7 @@ __version__ = "0.1.0"
 # Loaded on first use: `atlasd --help` must not wait for torch.
 _HOMES = {
     "Atlas": "geometry.atlas",
+    "Audit": "nn.auditing",
     "ConvPredictor": "prediction.neural",
     "CosetSearch": "discovery.cosets",
     "DeepSetsPredictor": "prediction.moments",
@@ -56,7 +59,8 @@ _HOMES = {
     "StencilPredictor": "prediction.stencil",
     "VectorAction": "geometry.actions",
     "WholeChart": "geometry.charts",
-    "assert_equivariant": "downstream.checks",
+    "assert_equivariant": "nn.checks",
+    "audit": "nn.auditing",
     "discover": "discovery.discover",
     "discover_cosets": "discovery.discover",
     "discover_generators": "discovery.discover",
@@ -65,7 +69,7 @@ _HOMES = {
     "identify": "algebra.identify",
     "load": "discovery.result",
     "survey_charts": "discovery.locality",
-    "symmetrize": "downstream.averaging",
+    "symmetrize": "nn.averaging",
 }
 __all__ = ["__version__", "known", *sorted(_HOMES)]
 

@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "discover": ("discover", "discover"),
     "resume": ("resume", "resume"),
     "report": ("report", "report"),
+    "audit": ("audit", "audit"),
     "compare": ("compare", "compare"),
     "zoo": ("zoo", "zoo"),
     "data": ("data", "data"),

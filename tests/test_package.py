@@ -30,3 +30,13 @@ def test_wheel_and_sdist_install_in_a_clean_environment(tmp_path):
         code = "import atlasd; print(atlasd.__file__)"
         done = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True, cwd=place, env={})
         assert str(place) in done.stdout
+
+
+def test_the_former_name_of_the_networks_is_the_same_module():
+    code = (
+        "import atlasd.downstream, atlasd.nn\n"
+        "from atlasd.downstream import GroupConv2d, IcosahedralUNet, MetricGNN\n"
+        "from atlasd.downstream.metric_gnn import MetricGNN as same\n"
+        "assert atlasd.downstream.GroupConv2d is atlasd.nn.GroupConv2d and MetricGNN is same is atlasd.nn.MetricGNN\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

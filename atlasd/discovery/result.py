@@ -17,6 +17,7 @@ from torch import Tensor
 from atlasd.algebra.group import Group
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.doors import Doors
 from atlasd.discovery.frames import Frames
 from atlasd.discovery.seal import FRAMES, check_content, check_seal, read_frames, seal
 from atlasd.errors import DataError
@@ -100,7 +101,7 @@ class PredictorSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class Discovery:
+class Discovery(Doors):
     """The answer of `atlasd.discover`.
 
     Arguments:

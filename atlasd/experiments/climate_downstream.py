@@ -18,14 +18,14 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from atlasd.algebra import known
 from atlasd.discovery.result import Discovery, PredictorSummary, Verdict, load
-from atlasd.downstream.icosahedral import IcosahedralUNet
-from atlasd.downstream.icosahedron import icosahedral_grid
-from atlasd.downstream.segmentation import jaccard_loss
 from atlasd.errors import InputError
 from atlasd.experiments.climate_vertices import VertexMaps, agreement, given_maps, score_maps, synthetic_maps
 from atlasd.experiments.config import Config, option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
+from atlasd.nn.icosahedral import IcosahedralUNet
+from atlasd.nn.icosahedron import icosahedral_grid
+from atlasd.nn.segmentation import jaccard_loss
 from atlasd.runtime.allocation import keep_freed_memory
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress

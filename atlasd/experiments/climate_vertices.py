@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from atlasd.datasets.climate import open_climate
 from atlasd.datasets.climate_synthetic import CLASSES, VARIABLES, Rule, synthetic_climate
-from atlasd.downstream.icosahedral_projection import IcosahedralProjection
-from atlasd.downstream.segmentation import SegmentationScores, segmentation_scores
 from atlasd.errors import DataError
+from atlasd.nn.icosahedral_projection import IcosahedralProjection
+from atlasd.nn.segmentation import SegmentationScores, segmentation_scores
 from atlasd.runtime.progress import Progress
 
 

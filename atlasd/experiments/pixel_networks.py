@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from atlasd.algebra.group import Group
-from atlasd.downstream.grid_cnn import GroupActivation, GroupBatchNorm2d, GroupConv2d
-from atlasd.downstream.representations import FieldType, resolve
+from atlasd.nn.grid_cnn import GroupActivation, GroupBatchNorm2d, GroupConv2d
+from atlasd.nn.representations import FieldType, resolve
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 

@@ -19,13 +19,13 @@ from atlasd.algebra import known
 from atlasd.algebra.group import Group
 from atlasd.datasets.sphere_mnist import BACKGROUND, CENTRES, CLASSES, HEIGHT, SphereDigits, sphere_mnist
 from atlasd.discovery.result import Discovery, PredictorSummary, Verdict, load
-from atlasd.downstream.checks import field_error
-from atlasd.downstream.compact import invariant_form
 from atlasd.errors import InputError
 from atlasd.experiments.config import Config, option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.pixel_networks import Plan, digit_accuracy, fit_pixels, parameters, pixel_network
 from atlasd.experiments.record import Extras
+from atlasd.nn.checks import field_error
+from atlasd.nn.compact import invariant_form
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream

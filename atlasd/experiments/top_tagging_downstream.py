@@ -22,8 +22,13 @@ from atlasd.baselines.liegan import LieGAN
 from atlasd.datasets.top_tagging import find_jets, jet_count, read_jets
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery, load
-from atlasd.downstream.equivariance import elements_inside, elements_outside, output_change, scalings
-from atlasd.downstream.metric_gnn import (
+from atlasd.errors import DataError, InputError
+from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.paper import paper_figures
+from atlasd.experiments.record import Extras
+from atlasd.experiments.top_tagging import jet_moments
+from atlasd.nn.equivariance import elements_inside, elements_outside, output_change, scalings
+from atlasd.nn.metric_gnn import (
     EGNN,
     AtlasGNN,
     LorentzNet,
@@ -31,14 +36,9 @@ from atlasd.downstream.metric_gnn import (
     MetricGNN,
     minkowski,
 )
-from atlasd.downstream.metrics import load_metric
-from atlasd.downstream.scores import accuracy, auroc, background_rejection
-from atlasd.downstream.train import Budget, log_odds, train_classifier
-from atlasd.errors import DataError, InputError
-from atlasd.experiments.config import Config, option, tolerance_option
-from atlasd.experiments.paper import paper_figures
-from atlasd.experiments.record import Extras
-from atlasd.experiments.top_tagging import jet_moments
+from atlasd.nn.metrics import load_metric
+from atlasd.nn.scores import accuracy, auroc, background_rejection
+from atlasd.nn.train import Budget, log_odds, train_classifier
 from atlasd.runtime.allocation import keep_freed_memory
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress
@@ -236,7 +236,9 @@ def _networks(
     size: dict[str, Any] = {"hidden": config.hidden, "layers": config.layers, "dropout": config.dropout}
     return {
         "LorentzNet": lambda generator: LorentzNet(generator=generator, **size),
-        "AtlasGNN": lambda generator: AtlasGNN(found.algebra, within=config.within, generator=generator, **size),
+        "AtlasGNN": lambda generator: AtlasGNN(
+            found.algebra, within=config.within, conformal=True, generator=generator, **size
+        ),
         "LieGNN": lambda generator: MetricGNN(liegan, generator=generator, **size),
         "LorentzNet (w/o)": lambda generator: LorentzNetWithoutMetric(generator=generator, **size),
         "EGNN": lambda generator: EGNN(generator=generator, **size),

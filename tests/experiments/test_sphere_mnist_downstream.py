@@ -8,12 +8,12 @@ from torch import nn
 
 import atlasd as ad
 from atlasd.datasets import sphere_mnist as digits
-from atlasd.downstream import GroupConv2d, export, field_error
 from atlasd.errors import DataError, InputError
 from atlasd.experiments import find_experiment
 from atlasd.experiments import sphere_mnist_downstream as downstream
 from atlasd.experiments.config import configure, parse_settings
 from atlasd.experiments.pixel_networks import Plan, digit_accuracy, fit_pixels, parameters, pixel_network
+from atlasd.nn import GroupConv2d, export, field_error
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream

@@ -10,11 +10,11 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.known_groups import lorentz, orthogonal
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.result import Discovery, PredictorSummary, Verdict
-from atlasd.downstream.metric_gnn import minkowski
-from atlasd.downstream.metrics import save_metric
 from atlasd.errors import DataError, InputError
 from atlasd.experiments import top_tagging_downstream as module
 from atlasd.experiments.record import execute, plan_run
+from atlasd.nn.metric_gnn import minkowski
+from atlasd.nn.metrics import save_metric
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from atlasd.downstream import (
+from atlasd.nn import (
     HexConv,
     HexPool,
     HexUpsample,
@@ -12,7 +12,7 @@ from atlasd.downstream import (
     IcosahedralUNet,
     icosahedral_grid,
 )
-from atlasd.downstream.icosahedral_layers import surroundings
+from atlasd.nn.icosahedral_layers import surroundings
 from atlasd.runtime.random import stream
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import atlasd as ad
-from atlasd.downstream import GroupActivation, GroupBatchNorm2d, GroupConv2d, GroupPool, circle, export, field_error
-from atlasd.downstream.representations import resolve
 from atlasd.geometry.actions import GridAction
+from atlasd.nn import GroupActivation, GroupBatchNorm2d, GroupConv2d, GroupPool, circle, export, field_error
+from atlasd.nn.representations import resolve
 from atlasd.runtime.random import stream
 
 SO2, O2 = ad.known.special_orthogonal(2), ad.known.orthogonal(2)

@@ -1,0 +1,361 @@
+"""Which symmetries a model really has: element by element, output by output, layer by layer."""
+
+from __future__ import annotations
+
+__all__ = ["Audit", "ElementFinding", "audit"]
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from atlasd.algebra.group import Group
+from atlasd.discovery.discover import discover
+from atlasd.discovery.residual import scaled, sides
+from atlasd.discovery.result import Discovery
+from atlasd.errors import InputError
+from atlasd.geometry.actions import Action
+from atlasd.nn.audit_layers import LayerFinding, audit_layers
+from atlasd.nn.averaging import symmetrize
+from atlasd.nn.checks import counting_pixels, default_action, evaluating, leaves, multiplets
+from atlasd.nn.tensor_types import TensorType
+from atlasd.nn.traces import trace
+from atlasd.runtime.random import stream
+
+EXACT, INTERPOLATED = 1e-4, 0.05
+"""Tolerances for elements that map the grid or vectors exactly, and for those that need interpolation."""
+_FIELD_SIZES, _VECTOR_SIZES = (0.4, math.pi / 4, math.pi / 2), (0.3, 1.0)
+_DRAWS = 200
+
+
+@dataclass(frozen=True)
+class ElementFinding:
+    """The breaking of one element of the group.
+
+    Arguments:
+        name: Such as "generator 1 at t = 0.79" or "coset 2".
+        strengths: Breaking of every output: 0 for a symmetry, 1 for a model that takes no notice of the element; NaN
+            for an output that is constant.
+        lower: Lower ends of intervals of 95 % over the samples.
+        upper: Upper ends.
+        tolerance: The largest strength that counts as none.
+        decision: "symmetry", "broken" or "cannot tell".
+    """
+
+    name: str
+    strengths: tuple[float, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    tolerance: float
+    decision: str
+
+    @property
+    def worst(self) -> float:
+        """The largest strength of any output."""
+        return max((s for s in self.strengths if not math.isnan(s)), default=math.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What was found out about a model.
+
+    Arguments:
+        group: The group that was asked about.
+        elements: Its generators at finite sizes and its cosets, each with its breaking.
+        outputs: Names of the outputs.
+        layers: The layers under the worst element; none where they cannot be watched.
+        found: The discovery of the group from the model, where no group was given.
+        data: The discovery from the data, where targets were given.
+        notes: What a user should know besides.
+        price: Mean squared errors of the model and of its average over the group, where that was asked for.
+    """
+
+    group: Group
+    elements: tuple[ElementFinding, ...]
+    outputs: tuple[str, ...]
+    layers: tuple[LayerFinding, ...] = ()
+    found: Discovery | None = None
+    data: Discovery | None = None
+    notes: tuple[str, ...] = ()
+    price: tuple[float, float] | None = None
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the model has the whole group."""
+        return bool(self.elements) and all(e.decision == "symmetry" for e in self.elements)
+
+    @property
+    def culprit(self) -> LayerFinding | None:
+        """The layer at which the breaking starts."""
+        return next((layer for layer in self.layers if layer.culprit), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; numbers that JSON lacks are `None`."""
+        content = {
+            "group": self.group.name,
+            "symmetric": self.symmetric,
+            "outputs": list(self.outputs),
+            "elements": [asdict(e) for e in self.elements],
+            "layers": [asdict(layer) for layer in self.layers],
+            "model": None if self.found is None else self.found.verdict.reason,
+            "data": None if self.data is None else {"group": self.data.group.name, "reason": self.data.verdict.reason},
+            "notes": list(self.notes),
+            "price": None if self.price is None else {"model": self.price[0], "averaged": self.price[1]},
+        }
+        plain: dict[str, Any] = json.loads(json.dumps(content), parse_constant=lambda _: None)
+        return plain
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the audit as JSON."""
+        path = Path(path)
+        path.write_text(json.dumps(self.to_dict(), indent=2) + "\n")
+        return path
+
+    def __str__(self) -> str:
+        verdict = "has" if self.symmetric else "does not have" if self.broken else "cannot be said to have"
+        lines = [f"The model {verdict} the symmetry {self.group.name}."]
+        if self.found is not None:
+            lines.append(f"  discovered from the model: {self.found.verdict.reason}")
+        for e in self.elements:
+            worst = "constant outputs" if math.isnan(e.worst) else f"breaking {e.worst:.2%}"
+            lines.append(f"  {e.name:24} {worst:20} {e.decision} (tolerance {e.tolerance:.2%})")
+            if len(e.strengths) > 1 and e.decision == "broken":
+                off = [f"{n} {s:.2%}" for n, s in zip(self.outputs, e.strengths, strict=True) if s > e.tolerance]
+                lines.append(f"    outputs: {', '.join(off[:6])}{' ...' if len(off) > 6 else ''}")
+        if self.culprit is not None:
+            c = self.culprit
+            cause = f": {c.cause}" if c.cause else ""
+            lines.append(f"  it starts at layer {c.name} ({c.kind}){cause}; in {c.given:.2%}, out {c.made:.2%}")
+        if self.data is not None:
+            lines.append(f"  the data have {self.data.group.name}: {self.data.verdict.reason}")
+        if self.price is not None:
+            lines.append(f"  averaged over the group: mean squared error {self.price[1]:.4g} after {self.price[0]:.4g}")
+        return "\n".join([*lines, *(f"  note: {n}" for n in self.notes)])
+
+    @property
+    def broken(self) -> bool:
+        """Whether some element is surely broken."""
+        return any(e.decision == "broken" for e in self.elements)
+
+
+def audit(
+    model: Callable[[Tensor], Any],
+    x: Any,
+    group: Group | None = None,
+    data: Any = None,
+    *,
+    action: Action | None = None,
+    outputs: TensorType | None = None,
+    tolerance: float | None = None,
+    radius: float | None = None,
+    fix: bool = False,
+    seed: int = 0,
+) -> Audit:
+    """Tells which symmetries a model has, how strongly each is broken, and where that starts.
+
+    Arguments:
+        model: A module or any function; modules are asked in evaluation mode and left as they were.
+        x: Inputs `(B, *)`, at least 4: fields `(B, C, H, W)` or vectors; from the data, or smooth fields of any kind.
+        group: The group to ask about; by default the one that `discover` finds from the model.
+        data: Targets that belong to `x`; with them, the symmetry of the data is discovered as well.
+        action: How the group acts, see `field_error`.
+        outputs: How outputs that are not fields transform, see `field_error`.
+        tolerance: Largest strength that counts as none; by default 1e-4, and 0.05 for elements that need interpolation.
+        radius: Which outputs of fields count, see `field_error`.
+        fix: Whether to average the model over the group, and compare its errors on `data` before and after.
+        seed: Seed of the intervals and of the discovery.
+
+    Example:
+        >>> from atlasd.algebra import known
+        >>> x = torch.randn(16, 1, 9, 9, generator=torch.Generator().manual_seed(0))
+        >>> audit(nn.AvgPool2d(3, 1, 1), x, known.cyclic(4)).symmetric
+        True
+        >>> model = nn.Sequential(nn.AvgPool2d(3, 1, 1), nn.ZeroPad2d((1, 0, 0, 0)), nn.AvgPool2d(2, 1))
+        >>> print(audit(model, x, known.cyclic(4)).culprit.name)
+        1
+    """
+    x = torch.as_tensor(x)
+    if len(x) < 4:
+        raise InputError(
+            f"`x` must have at least 4 samples, got {len(x)}; breakings are measured against their spread."
+        )
+    notes = _notes(model, x)
+    found = None
+    if group is None:
+        found = discover(x, function=_first_tensor(model), action=action, seed=seed, progress=False)
+        group = found.group
+        if not group.dimension and group.order == 1:
+            notes.append("no symmetry was found in the model; give `group` to measure how strongly one is broken")
+    findings: list[ElementFinding] = []
+    elements = _elements(group, x)
+    names: list[str] = []
+    with evaluating(model), torch.no_grad():
+        y = model(x)
+        for label, g in elements:
+            names, finding = _element(model, x, y, label, g, action, outputs, tolerance, radius, seed)
+            findings.append(finding)
+    layers: tuple[LayerFinding, ...] = ()
+    off = [i for i, f in enumerate(findings) if f.decision == "broken"]
+    if off:
+        exact = [i for i in off if findings[i].tolerance == min(findings[j].tolerance for j in off)]
+        worst = max(exact, key=lambda i: findings[i].worst)
+        first = leaves(y)[0][1](y)
+        acting = default_action(group.size, x, first, outputs) if action is None else action
+        limit = findings[worst].tolerance
+        layers = audit_layers(model, x, elements[worst][1], acting, limit)
+    given = None if data is None else torch.as_tensor(data)
+    price = None
+    if fix:
+        price = _price(model, x, group, given, action, outputs)
+    return Audit(
+        group,
+        tuple(findings),
+        tuple(names),
+        layers,
+        found,
+        None if given is None else discover(x, given, action=action, seed=seed, progress=False),
+        tuple(notes),
+        price,
+    )
+
+
+def _elements(group: Group, x: Tensor) -> list[tuple[str, Tensor]]:
+    """Generators at finite sizes, and cosets, by name."""
+    sizes = _FIELD_SIZES if x.ndim == group.size + 2 and group.size in (2, 3) else _VECTOR_SIZES
+    rows = []
+    for k, a in enumerate(scaled(group.algebra.frame())):
+        rows += [(f"generator {k + 1} at t = {t:.2f}", torch.matrix_exp(t * a)) for t in sizes]
+    return rows + [(f"coset {k + 2}", c) for k, c in enumerate(group.cosets[1:])]
+
+
+def _element(
+    model: Callable[[Tensor], Any],
+    x: Tensor,
+    y: Any,
+    label: str,
+    g: Tensor,
+    action: Action | None,
+    outputs: TensorType | None,
+    tolerance: float | None,
+    radius: float | None,
+    seed: int,
+) -> tuple[list[str], ElementFinding]:
+    strengths, lower, upper, names = [], [], [], []
+    limit = EXACT
+    for name, pick in leaves(y):
+        here = pick(y)
+        acting = default_action(len(g), x, here, outputs) if action is None else action
+        d = int(getattr(acting, "dimensions", 0))
+        fields = bool(d) and here.ndim == d + 2
+        left, right = sides(partial(_picked, model, pick), acting, x, here, g)
+        if d and not _on_grid(g, tuple(x.shape[-d:])):
+            limit = INTERPOLATED
+        inside = counting_pixels(tuple(here.shape[-d:]), g, radius) if fields else None
+        channels = 1 if here.ndim == 1 else here.shape[1 if fields else -1]
+        for block in multiplets(acting, g[None], channels):
+            a, b = (_rows(z, block, fields, d, inside) for z in (left, right))
+            s, low, high = _strength(a, b, seed)
+            strengths.append(s)
+            lower.append(low)
+            upper.append(high)
+            names.append(f"{name}[{', '.join(map(str, block))}]" if name or channels > 1 else "the output")
+    limit = limit if tolerance is None else tolerance
+    known = [(low, high) for low, high in zip(lower, upper, strict=True) if not math.isnan(high)]
+    if any(low > limit for low, _ in known):
+        decision = "broken"
+    elif known and len(known) == len(lower) and all(high <= limit for _, high in known):
+        decision = "symmetry"
+    else:
+        decision = "cannot tell"
+    return names, ElementFinding(label, tuple(strengths), tuple(lower), tuple(upper), limit, decision)
+
+
+def _picked(model: Callable[[Tensor], Any], pick: Callable[[Any], Tensor], x: Tensor) -> Tensor:
+    return pick(model(x))
+
+
+def _rows(z: Tensor, block: list[int], fields: bool, d: int, inside: Tensor | None) -> Tensor:
+    """The values of some channels that count, `(B, values)`."""
+    z = z.double()
+    if fields:
+        z = z[:, block].flatten(-d)
+        return (z if inside is None else z[..., inside]).flatten(1)
+    return z.reshape(len(z), 1) if z.ndim == 1 else z[..., block].reshape(len(z), -1)
+
+
+def _strength(a: Tensor, b: Tensor, seed: int) -> tuple[float, float, float]:
+    """Strength and its interval: the difference of both sides over that of the sides of different samples."""
+    count = len(a)
+    miss = (a - b).square().mean(1)
+    if not bool(miss.isfinite().all()):
+        return math.inf, math.inf, math.inf
+    # Never a sample with itself.
+    cross = ((a.sum(0) * b.sum(0)).mean() - (a * b).sum(0).mean()) / (count * (count - 1))
+    null = float(a.square().mean() + b.square().mean() - 2 * cross)
+    size = float(b.square().mean())
+    # Fields differ from place to place as well: a constant output differs in neither way.
+    spread = max(null, 0.0) + float((b - b.mean()).square().mean())
+    if spread <= 1e-12 * max(size, 1e-30) and float(miss.mean()) <= 1e-12 * max(size, 1e-30):
+        return math.nan, math.nan, math.nan
+    null = max(null, 1e-3 * spread)
+    generator = stream(seed, "audit")
+    drawn = miss[torch.randint(count, (_DRAWS, count), generator=generator)].mean(1)
+    low, high = (float((drawn.quantile(q) / null).sqrt()) for q in (0.025, 0.975))
+    return float((miss.mean() / null).sqrt()), low, high
+
+
+def _on_grid(g: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether an element maps pixels to pixels."""
+    whole = bool(((g - g.round()).abs() < 1e-6).all())
+    return whole and (len(set(shape)) == 1 or bool((g.abs() - torch.eye(len(g)).to(g)).abs().max() < 1e-6))
+
+
+def _first_tensor(model: Callable[[Tensor], Any]) -> Callable[[Tensor], Tensor]:
+    def function(x: Tensor) -> Tensor:
+        with evaluating(model):
+            y = model(x)
+        return leaves(y)[0][1](y)
+
+    return function
+
+
+def _notes(model: Callable[[Tensor], Any], x: Tensor) -> list[str]:
+    if not isinstance(model, nn.Module):
+        return ["the model is no module: its layers cannot be watched"]
+    notes = []
+    norms = [n for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.training]
+    if norms:
+        notes.append(f"batch norm is in training mode ({norms[0]}): used so, samples depend on their batch")
+    halves = [s.name for s in trace(model, x[:4]) if s.made.dtype in (torch.float16, torch.bfloat16)]
+    if halves:
+        notes.append(f"half precision from layer {halves[0]} on: symmetries hold up to rounding at best")
+    return notes
+
+
+def _price(
+    model: Callable[[Tensor], Any],
+    x: Tensor,
+    group: Group,
+    y: Tensor | None,
+    action: Action | None,
+    outputs: TensorType | None,
+) -> tuple[float, float]:
+    """Mean squared errors of the model and of its average; for classes, shares of wrong ones."""
+    if y is None or not isinstance(model, nn.Module):
+        raise InputError("`fix` must have a module and targets in `data` to show its price, got none; give both.")
+    errors = []
+    averaged = symmetrize(model, group, action=action, outputs=outputs)
+    for one in (model, averaged):
+        with evaluating(one), torch.no_grad():
+            made = one(x)
+        if y.is_floating_point():
+            errors.append(float((made.reshape(y.shape) - y).square().mean()))
+        else:
+            errors.append(float((made.argmax(1) != y).double().mean()))
+    return errors[0], errors[1]

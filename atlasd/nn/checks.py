@@ -1,0 +1,293 @@
+r"""Whether a network commutes with a group: as a figure, and as an assertion for anybody's tests."""
+
+from __future__ import annotations
+
+__all__ = ["assert_equivariant", "default_action", "evaluating", "field_error", "output_errors"]
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeAlias
+
+import torch
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor, nn
+
+from atlasd.algebra.group import Group
+from atlasd.discovery.residual import equivariance_error
+from atlasd.errors import InputError
+from atlasd.geometry.actions import Action, GridAction, VectorAction
+from atlasd.geometry.resample import pixel_grid
+from atlasd.nn.compact import haar_sample, invariant_form
+from atlasd.nn.tensor_types import TensorType
+from atlasd.runtime.random import stream
+
+Output: TypeAlias = Any
+"""A tensor, or tensors in tuples, lists and dictionaries."""
+_CONSTANT = 1e-6
+"""Outputs whose spread is this small a part of their size are constant, up to rounding in float32."""
+
+
+class _InvariantOutput(GridAction):
+    """Input fields are transformed; outputs without places are not."""
+
+    def on_output(self, g: Tensor, y: Tensor) -> Tensor:
+        return y
+
+
+def default_action(size: int, x: Tensor, y: Tensor, outputs: TensorType | None = None) -> Action:
+    """The usual action of matrices of that size: fields `(B, C, *S)` move on their grid, vectors are multiplied.
+
+    Arguments:
+        size: Size n of the matrices.
+        x: Inputs; fields if they have n spatial axes besides batch and channels.
+        y: Outputs; fields if they have spatial axes, too.
+        outputs: How the last axis of other outputs transforms. By default they are invariant; where they could be
+            vectors as well, this has to be said.
+    """
+    if x.ndim == size + 2 and size in (2, 3):
+        if y.ndim == x.ndim:
+            return GridAction(dimensions=size, fill="zeros", rho_out=None if outputs is None else outputs.matrix)
+        return _InvariantOutput(dimensions=size, fill="zeros")
+    if x.shape[-1] == size:
+        if outputs is not None:
+            return VectorAction(rho_out=outputs.matrix)
+        if y.ndim > 1 and y.shape[-1] == size:
+            raise InputError(
+                f"outputs of shape {tuple(y.shape)} could be vectors that transform or {size} invariants; "
+                f"say which by `outputs=vector()` or `outputs={size} * scalar()`."
+            )
+        return VectorAction()
+    raise InputError(
+        f"`x` must be fields (B, C, ...) with {size} spatial axes or vectors (..., {size}), got {tuple(x.shape)}; "
+        "say how the group acts by `action=`."
+    )
+
+
+def field_error(
+    function: Callable[[Tensor], Output],
+    x: Tensor,
+    g: Tensor,
+    *,
+    action: Action | None = None,
+    outputs: TensorType | None = None,
+    radius: float | None = None,
+) -> Tensor:
+    r"""Relative equivariance error of any module: 0 is exact, about 1.4 is unrelated.
+
+    It is the root-mean-square of :math:`\Phi(g x) - g \Phi(x)`, from `atlasd.equivariance_error`, each output in units
+    of its own spread. Angles need not fit the grid: the field is interpolated, which costs some error itself.
+
+    Arguments:
+        function: A module or any function; a module is asked in evaluation mode and left as it was. Its outputs may be
+            tensors in tuples, lists and dictionaries.
+        x: Inputs `(B, *)`.
+        g: One matrix `(n, n)` or several `(M, n, n)`.
+        action: How matrices act; by default fields move on their grid and other outputs are invariant.
+        outputs: How outputs that are not fields transform, such as `vector()`.
+        radius: Outputs count inside this disc, in pixels. By default everywhere for matrices that map the
+            grid to itself, and up to two pixels from the edge for all others.
+
+    Returns:
+        The error, or `(M,)` errors; nan where all outputs are constant.
+
+    Example:
+        >>> turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+        >>> x = torch.randn(1, 1, 9, 9, generator=torch.Generator().manual_seed(0))
+        >>> blur = torch.nn.AvgPool2d(3, 1, 1)
+        >>> bool(field_error(blur, x, turn) < 1e-6), bool(field_error(lambda x: x.cumsum(-1), x, turn) > 0.5)
+        (True, True)
+    """
+    errors, _ = output_errors(function, x, g, action=action, outputs=outputs, radius=radius)
+    return errors.square().nanmean(-1).sqrt().reshape(g.shape[:-2])
+
+
+def output_errors(
+    function: Callable[[Tensor], Output],
+    x: Tensor,
+    g: Tensor,
+    *,
+    action: Action | None = None,
+    outputs: TensorType | None = None,
+    radius: float | None = None,
+) -> tuple[Tensor, list[str]]:
+    """Errors `(M, outputs)` of every output in units of its spread, and the names of the outputs.
+
+    The error of an output that is constant is nan, unless the output changes under the group.
+    """
+    elements = g.reshape(-1, *g.shape[-2:])
+    columns, names = [], []
+    with evaluating(function), torch.no_grad():
+        for name, pick in leaves(function(x)):
+            y = pick(function(x))
+            acting = default_action(g.shape[-1], x, y, outputs) if action is None else action
+            axis = 1 if y.ndim > 1 and int(getattr(acting, "dimensions", 0)) else -1
+
+            def one(z: Tensor, pick: Callable[[Output], Tensor] = pick) -> Tensor:
+                return pick(function(z))
+
+            blocks = multiplets(acting, elements, 1 if y.ndim == 1 else y.shape[axis])
+            columns.append(torch.stack([_error(one, acting, x, y, e, radius, axis, blocks) for e in elements]))
+            names += [f"{name}[{', '.join(map(str, b))}]" if name or len(blocks) > 1 else "the output" for b in blocks]
+    return torch.cat(columns, 1), names
+
+
+@contextmanager
+def evaluating(function: Any) -> Iterator[None]:
+    """Puts a module in evaluation mode, and each of its parts back into the mode that it was in."""
+    modes = [(m, m.training) for m in function.modules()] if isinstance(function, nn.Module) else []
+    for module, _ in modes:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def leaves(y: Output, name: str = "") -> list[tuple[str, Callable[[Output], Tensor]]]:
+    """The tensors in an output, each by its name and by how to get it."""
+    if isinstance(y, Tensor):
+        return [(name, lambda z: z)]
+    if isinstance(y, Mapping):
+        items = list(y.items())
+    elif isinstance(y, tuple | list):
+        items = list(enumerate(y))
+    else:
+        raise InputError(f"outputs must be tensors in tuples, lists or dictionaries, got {type(y).__name__}.")
+    found: list[tuple[str, Callable[[Output], Tensor]]] = []
+    for key, value in items:
+        for label, pick in leaves(value, f"{name}.{key}" if name else str(key)):
+            found.append((label, partial(_inner, key, pick)))
+    return found
+
+
+def _inner(key: Any, pick: Callable[[Output], Tensor], y: Output) -> Tensor:
+    return pick(y[key])
+
+
+def multiplets(action: Action, elements: Tensor, channels: int) -> list[list[int]]:
+    """Channels that the representation mixes share one spread."""
+    rho = getattr(action, "rho_out", None)
+    if rho is None:
+        return [[c] for c in range(channels)]
+    mixed = torch.stack([rho(e.double()).abs() for e in elements]).amax(0) > 1e-9
+    count, labels = connected_components(mixed.numpy(), directed=False)
+    return [[c for c in range(len(labels)) if labels[c] == k] for k in range(count)]
+
+
+def _error(
+    function: Callable[[Tensor], Tensor],
+    action: Action,
+    x: Tensor,
+    y: Tensor,
+    g: Tensor,
+    radius: float | None,
+    axis: int,
+    blocks: list[list[int]],
+) -> Tensor:
+    """The error of each block of channels, `(blocks,)`."""
+    d = getattr(action, "dimensions", 0)
+    shape = tuple(y.shape[y.ndim - d :]) if d and y.ndim == d + 2 else ()
+    inside = counting_pixels(shape, g, radius) if shape else None
+
+    def rows(z: Tensor) -> Tensor:
+        """Values that count, `(channels, values)`, in double precision."""
+        z = z.double().flatten(-len(shape))[..., inside] if inside is not None else z.double()
+        return z.reshape(1, -1) if z.ndim == 1 else z.movedim(axis, 0).flatten(1)
+
+    def mean_square(a: Tensor, b: Tensor) -> Tensor:
+        per_channel = rows(a - b).square().mean(1)
+        return torch.stack([per_channel[block].mean() for block in blocks])
+
+    left = equivariance_error(function, action, x, g, distance=mean_square)
+    miss = left if left.shape == (len(blocks),) else left.double().mean().reshape(1)
+    still = rows(y)
+    # Components of a vector have no mean of their own: a multiplet spreads about zero, unless it is one channel.
+    spread = torch.stack([_spread(still[block]) for block in blocks])
+    size = torch.stack([still[block].square().mean() for block in blocks])
+    constant = spread.sqrt() <= _CONSTANT * size.sqrt().clamp_min(1e-30)
+    error = (miss / spread.clamp_min(1e-300)).sqrt()
+    unmoved = miss.sqrt() <= _CONSTANT * size.sqrt().clamp_min(1e-30)
+    error = torch.where(constant & unmoved, torch.nan, error)
+    return torch.where((miss + spread).isnan(), torch.inf, error)
+
+
+def _spread(rows: Tensor) -> Tensor:
+    return (rows - rows.mean(1, keepdim=True)).square().mean()
+
+
+def counting_pixels(shape: tuple[int, ...], g: Tensor, radius: float | None) -> Tensor:
+    """The pixels that count, `(pixels,)`."""
+    p = pixel_grid(shape, dtype=torch.float64)
+    if radius is None:
+        corners = p[p.abs().sum(1) == p.abs().sum(1).max()] @ g.double().mT
+        on_grid = bool(((g - g.round()).abs() < 1e-5).all())
+        if on_grid and bool((corners.abs() <= p.abs().max(0).values + 1e-6).all()):
+            return torch.ones(len(p), dtype=torch.bool)
+        radius = (min(shape) - 1) / 2 - 2
+    inside = p.norm(dim=1) <= radius
+    if not bool(inside.any()):
+        raise InputError(f"`radius` must leave some pixels of {shape}, got {radius}; take a larger one.")
+    return inside
+
+
+def assert_equivariant(
+    function: Callable[[Tensor], Output],
+    group: Group,
+    x: Tensor,
+    *,
+    tolerance: float = 1e-4,
+    elements: Tensor | None = None,
+    action: Action | None = None,
+    outputs: TensorType | None = None,
+    radius: float | None = None,
+    samples: int = 8,
+    seed: int = 0,
+) -> None:
+    """Raises `AssertionError` unless a module or function commutes with a group; for use in tests.
+
+    An output that does not depend on the inputs proves nothing and fails, too.
+
+    Arguments:
+        function: A module or any function.
+        group: The group.
+        x: Inputs `(B, *)`; smooth fields where angles do not fit the grid.
+        tolerance: Largest relative error of any output, in units of its own spread. 1e-4 suits elements that map
+            pixels to pixels; others need room for interpolation, about 0.05 on smooth fields.
+        elements: The elements to test, `(M, n, n)`; all of a finite group by default, otherwise some.
+        action: How the group acts, see `field_error`.
+        outputs: How outputs transform, see `field_error`.
+        radius: Which outputs count, see `field_error`.
+        samples: How many elements to draw from a continuous group.
+        seed: The seed of that.
+
+    Example:
+        >>> from atlasd.algebra import known
+        >>> x = torch.randn(1, 1, 9, 9, generator=torch.Generator().manual_seed(0))
+        >>> assert_equivariant(torch.nn.AvgPool2d(3, 1, 1), known.dihedral(4), x)
+        >>> assert_equivariant(lambda x: x.cumsum(-1), known.cyclic(4), x)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        AssertionError: not equivariant: error ... above 0.0001 under [[0, -1], [1, 0]]
+    """
+    if elements is None:
+        generator = stream(seed, "assert equivariant")
+        if group.dimension and invariant_form(group) is None:
+            elements = group.sample(samples, generator=generator, scale=0.2)
+        else:
+            elements = haar_sample(group, max(1, samples // group.order), generator=generator)
+    tried = elements.reshape(-1, *elements.shape[-2:])
+    errors, names = output_errors(function, x, tried, action=action, outputs=outputs, radius=radius)
+    constant = errors.isnan().any(0)
+    if bool(errors.nan_to_num(nan=0.0).le(tolerance).all()) and bool(constant.any()):
+        which = ", ".join(name for name, flag in zip(names, constant.tolist(), strict=True) if flag)
+        raise AssertionError(f"cannot tell: {which} is constant on these inputs; take more samples or leave it out")
+    worst, output = divmod(int(errors.nan_to_num(nan=0.0).argmax()), len(names))
+    if not float(errors[worst, output]) <= tolerance:
+        rows = ", ".join(
+            f"[{', '.join(f'{v + 0.0:.3g}' for v in row)}]" for row in (1e6 * tried[worst].double()).round() / 1e6
+        )
+        where = "" if len(names) == 1 else f", output {names[output]}"
+        error = float(errors[worst, output])
+        raise AssertionError(f"not equivariant: error {error:.3g} above {tolerance:g} under [{rows}]{where}")

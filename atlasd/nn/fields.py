@@ -1,0 +1,123 @@
+"""A network on fields of the plane that commutes with a group."""
+
+from __future__ import annotations
+
+__all__ = ["FieldNetwork", "default_type"]
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from atlasd.algebra.group import Group
+from atlasd.errors import InputError
+from atlasd.nn.compact import invariant_form, unbounded_direction
+from atlasd.nn.grid_cnn import GroupActivation, GroupConv2d
+from atlasd.nn.representations import FieldType, resolve
+
+_MOST_ELEMENTS = 16
+
+
+class FieldNetwork(nn.Module):
+    """Convolutions that commute with a group, beside a map of single pixels, which commutes with everything.
+
+    Scalar fields come in, in units of their own spread, and scalar fields or numbers go out.
+
+    Arguments:
+        in_channels: Fields that come in.
+        out_channels: Fields that go out, or numbers if `pooled`.
+        group: The group; the trivial one gives a plain network.
+        width: Hidden channels; rounded to a multiple of the size of a hidden field.
+        depth: Number of convolutions.
+        kernel_size: Of each.
+        field_type: How hidden channels transform; `default_type` by default.
+        padding_mode: As in `Conv2d`.
+        pooled: Whether outputs are averaged over the plane.
+        generator: Source of the initial weights.
+
+    Example:
+        >>> from atlasd.algebra import known
+        >>> network = FieldNetwork(1, 1, group=known.special_orthogonal(2), width=10)
+        >>> network(torch.zeros(2, 1, 16, 16)).shape
+        torch.Size([2, 1, 16, 16])
+    """
+
+    mean_in: Tensor
+    mean_out: Tensor
+    unit_in: Tensor
+    unit_out: Tensor
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        group: Group,
+        width: int = 30,
+        depth: int = 3,
+        kernel_size: int = 5,
+        field_type: FieldType | str | None = None,
+        padding_mode: Literal["zeros", "reflect", "replicate", "circular"] = "replicate",
+        pooled: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if depth < 2:
+            raise InputError(f"`depth` must be at least 2, got {depth}; 3 is usual.")
+        kind = default_type(group) if field_type is None else resolve(field_type, group)
+        width = kind.size * max(1, round(width / kind.size))
+        layers: list[nn.Module] = []
+        for k in range(depth):
+            first, last = k == 0, k == depth - 1
+            layers.append(
+                GroupConv2d(
+                    in_channels if first else width,
+                    out_channels if last else width,
+                    kernel_size,
+                    group=group,
+                    padding="same",
+                    padding_mode=padding_mode,
+                    in_type="trivial" if first else kind,
+                    out_type="trivial" if last else kind,
+                    generator=generator,
+                )
+            )
+            if k < depth - 1:
+                layers.append(GroupActivation(width, group=group, field_type=kind, activation=nn.SiLU()))
+        self.layers, self.width, self.pooled = nn.Sequential(*layers), width, pooled
+        self.pixels = GroupConv2d(in_channels, out_channels, 1, group=group, generator=generator)
+        for name, size in (("in", in_channels), ("out", out_channels)):
+            self.register_buffer(f"mean_{name}", torch.zeros(size, 1, 1))
+            self.register_buffer(f"unit_{name}", torch.ones(size, 1, 1))
+
+    def standardise(self, x: Tensor, y: Tensor | None = None) -> None:
+        """Takes the units of the fields that come in from `(N, C, H, W)`, and of those that go out from others."""
+        for name, field in (("in", x), ("out", y)):
+            if field is not None and field.ndim == 4 and field.is_floating_point():
+                values = field.movedim(1, 0).flatten(1).double()
+                getattr(self, f"mean_{name}").copy_(values.mean(1).reshape(-1, 1, 1))
+                getattr(self, f"unit_{name}").copy_(values.std(1).clamp_min(1e-9).reshape(-1, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps fields `(B, C, H, W)` to `(B, C', H, W)`, or to `(B, C')` if `pooled`."""
+        z = (x - self.mean_in) / self.unit_in
+        y = (self.layers(z) + self.pixels(z)) * self.unit_out + self.mean_out
+        return y.mean((2, 3)) if self.pooled else y
+
+
+def default_type(group: Group) -> FieldType:
+    """Hidden fields that suit a group: functions on it if it is small and finite, on the circle if it is compact."""
+    if group.size != 2:
+        raise InputError(
+            f"`group` must act on the plane, got {group.size} x {group.size} matrices; see `EquivariantMLP`."
+        )
+    if not group.dimension:
+        if group.order > _MOST_ELEMENTS:
+            raise InputError(f"`group` must have at most {_MOST_ELEMENTS} elements, got {group}; take a subgroup.")
+        return resolve("regular" if group.order > 1 else "trivial", group)
+    if invariant_form(group) is None:
+        raise InputError(
+            f"no network with bounded windows commutes with {group}: {unbounded_direction(group)}; "
+            "take its compact part, or GroupConv2d with trivial fields."
+        )
+    return resolve("circle(2)", group)

@@ -1,0 +1,261 @@
+r"""Perceptrons on vectors and tensors that commute with any matrix group, for ordered inputs and for sets."""
+
+from __future__ import annotations
+
+__all__ = ["EquivariantMLP", "EquivariantSetMLP"]
+
+import math
+from functools import partial
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+from atlasd.algebra.group import Group
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.errors import InputError
+from atlasd.nn.covariants import Covariants, find_covariants
+from atlasd.nn.intertwiners import Intertwiners
+from atlasd.nn.tensor_types import TensorType, scalar, vector
+
+
+class EquivariantMLP(nn.Module):
+    r"""A perceptron whose outputs follow its inputs under a group: :math:`\sum_k f_k(I(x))\, C_k(x)`.
+
+    I are the generating invariants of the inputs, C the covariants of the type of the outputs, both found for the group
+    by null spaces; f is a plain perceptron. Invariants are computed in double precision and brought to their units.
+
+    Arguments:
+        group: A group or an algebra, known or discovered.
+        inputs: What comes in, such as `3 * vector()`.
+        outputs: What goes out, such as `scalar()`.
+        width: Width of the hidden layers.
+        depth: Number of hidden layers.
+        degree: Highest degree of the invariants, and one more than that of the covariants; the size of the matrices, at
+            least 2, by default.
+        adapt: Whether to learn small changes of the coordinates along with the weights. The network then commutes with
+            the group in these coordinates: what is left of the noise of a discovered algebra is learned away.
+        generator: Source of the initial weights; the global one of torch if left out.
+
+    Raises:
+        InputError: The group leaves no invariants, so that outputs could only be constant.
+
+    Example:
+        >>> from atlasd.algebra import known
+        >>> network = EquivariantMLP(known.lorentz(1), 3 * vector(), scalar(), width=16)
+        >>> len(network.invariants)  # six scalar products
+        6
+        >>> network(torch.randn(5, 3, 4)).shape
+        torch.Size([5, 1])
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(
+        self,
+        group: Group | LieAlgebra,
+        inputs: TensorType,
+        outputs: TensorType,
+        width: int = 64,
+        *,
+        depth: int = 2,
+        degree: int | None = None,
+        adapt: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if width < 1 or depth < 1:
+            raise InputError(f"`width` and `depth` must be at least 1, got {width} and {depth}; 64 and 2 are usual.")
+        group = group if isinstance(group, Group) else Group(group)
+        maps = Intertwiners(group)
+        n = group.size
+        self.group, self.inputs, self.outputs = group, inputs, outputs
+        degree = max(2, n) if degree is None else degree
+        kinds = [(p, q) for c, p, q in inputs.parts for _ in range(c) if p + q]
+        scalars = sum(c for c, p, q in inputs.parts if not p + q)
+        invariants = find_covariants(maps, kinds, (0, 0), degree) if kinds else []
+        self.invariants = Covariants(invariants, 1)
+        features = len(self.invariants) + scalars
+        if not features:
+            raise InputError(
+                f"{group} leaves no polynomial of {inputs} up to degree {degree} invariant, so that a network could "
+                "only be constant; raise `degree`, or take a smaller group."
+            )
+        heads = {}
+        for k, (_, p, q) in enumerate(outputs.parts):
+            if p + q:
+                terms = find_covariants(maps, kinds, (p, q), max(1, degree - 1), invariants)
+                if not terms:
+                    raise InputError(f"no polynomial of {inputs} up to degree {degree} transforms as {outputs}.")
+                heads[str(k)] = Covariants(terms, n ** (p + q))
+        self.covariants = nn.ModuleDict(heads)
+        self.frame = nn.Parameter(torch.zeros(n, n)) if adapt else None
+        self.register_buffer("shift", torch.zeros(features, dtype=torch.float64))
+        self.register_buffer("scale", torch.ones(features, dtype=torch.float64))
+        for name, head in heads.items():
+            self.register_buffer(f"unit{name}", torch.ones(len(head), dtype=torch.float64))
+        sizes = [features, *[width] * depth]
+        layers: list[nn.Module] = []
+        for a, b in pairwise(sizes):
+            layers += [linear(a, b, generator), nn.SiLU()]
+        self.trunk = nn.Sequential(*layers)
+        self.heads = nn.ModuleList(
+            linear(width, c * (len(heads[str(k)]) if str(k) in heads else 1), generator)
+            for k, (c, _, _) in enumerate(outputs.parts)
+        )
+        self.standardise(torch.randn(256, inputs.size(n), generator=torch.Generator().manual_seed(0)))
+
+    def standardise(self, x: Tensor) -> None:
+        """Takes the units of invariants and covariants from some inputs. They do not move: no symmetry breaks."""
+        with torch.no_grad():
+            blocks, plain = self._split(x)
+            values = self._features(blocks, plain)
+            self.shift.copy_(values.mean(0))
+            self.scale.copy_(values.std(0, correction=0).clamp_min(1e-9))
+            for name, head in self.covariants.items():
+                self.get_buffer(f"unit{name}").copy_(head(blocks).square().mean((0, 2)).sqrt().clamp_min(1e-9))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps `(B, size)` or, for vectors, `(B, P, n)` to `(B, size of outputs)`."""
+        blocks, plain = self._split(x)
+        z = torch.asinh((self._features(blocks, plain) - self.shift) / self.scale)
+        h = self.trunk(z.to(next(self.heads.parameters())))
+        parts = []
+        for k, (count, _, _) in enumerate(self.outputs.parts):
+            coefficients = self.heads[k](h)
+            if str(k) in self.covariants:
+                along = self.covariants[str(k)](blocks) / self.get_buffer(f"unit{k}")[:, None]  # (B, F, target)
+                mixed = coefficients.unflatten(1, (count, -1)) @ along.to(coefficients)
+                coefficients = mixed.flatten(1)
+                if self.frame is not None:
+                    _, p, q = self.outputs.parts[k]
+                    back = torch.linalg.inv(self._change())
+                    coefficients = coefficients @ TensorType(((count, p, q),)).matrix(back).mT.to(coefficients)
+            parts.append(coefficients)
+        return torch.cat(parts, 1).to(x.dtype)
+
+    @property
+    def conjugated(self) -> Group:
+        """The group that the network commutes with: `group`, in the coordinates that were learned."""
+        if self.frame is None:
+            return self.group
+        change = self._change().detach()
+        back = torch.linalg.inv(change)
+        return Group(back @ self.group.algebra.basis @ change, back @ self.group.cosets @ change)
+
+    def _change(self) -> Tensor:
+        assert self.frame is not None
+        return torch.matrix_exp(self.frame.double())
+
+    def _features(self, blocks: list[Tensor], plain: Tensor) -> Tensor:
+        return torch.cat([self.invariants(blocks)[:, :, 0], plain], 1) if blocks else plain
+
+    def _split(self, x: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Tensors, each `(B, size)`, and scalars `(B, s)`, in double precision."""
+        n = self.group.size
+        size = self.inputs.size(n)
+        x = x.flatten(1).double()
+        if x.shape[1] != size:
+            raise InputError(f"`x` must have {size} numbers for {self.inputs}, got {x.shape[1]}; check the inputs.")
+        blocks, plain, start = [], [x.new_zeros(len(x), 0)], 0
+        for count, p, q in self.inputs.parts:
+            width = n ** (p + q)
+            part = x[:, start : start + count * width].unflatten(1, (count, width))
+            start += count * width
+            if not p + q:
+                plain.append(part[:, :, 0])
+                continue
+            if self.frame is not None:
+                part = part @ TensorType(((1, p, q),)).matrix(self._change()).mT
+            blocks += part.unbind(1)
+        return blocks, torch.cat(plain, 1)
+
+
+class EquivariantSetMLP(nn.Module):
+    r"""The same for sets of vectors: neither their order nor padding matters.
+
+    Weights :math:`w_q` of every vector, functions of its invariants with the sum of the set, give pooled vectors
+    :math:`V_q = \sum_i w_q x_i` and pooled scalars; an :class:`EquivariantMLP` takes these on.
+
+    Arguments:
+        group: A group or an algebra, known or discovered.
+        outputs: What goes out, such as `scalar()`.
+        width: Width of the hidden layers.
+        pooled: Number of pooled vectors.
+        degree: As in :class:`EquivariantMLP`; 2 by default.
+        adapt: As in :class:`EquivariantMLP`.
+        generator: Source of the initial weights.
+
+    Example:
+        >>> from atlasd.algebra import known
+        >>> network = EquivariantSetMLP(known.lorentz(1), 2 * scalar(), width=16)
+        >>> network(torch.randn(5, 9, 4)).shape
+        torch.Size([5, 2])
+    """
+
+    def __init__(
+        self,
+        group: Group | LieAlgebra,
+        outputs: TensorType,
+        width: int = 64,
+        *,
+        pooled: int = 4,
+        degree: int = 2,
+        adapt: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        make = partial(EquivariantMLP, degree=degree, generator=generator)
+        self.pooled = pooled
+        self.weigh = make(group, 2 * vector(), (pooled + width) * scalar(), width, depth=1)
+        inner = (pooled + 1) * vector() + width * scalar()
+        self.core = make(group, inner, outputs, width)
+        n = self.core.group.size
+        self.frame = nn.Parameter(torch.zeros(n, n)) if adapt else None
+        if adapt and any(p + q for _, p, q in outputs.parts):
+            raise InputError("`adapt` must be False for outputs that transform, got True; leave it out.")
+
+    def standardise(self, x: Tensor, mask: Tensor | None = None) -> None:
+        """Takes the units from some sets `(B, P, n)`."""
+        with torch.no_grad():
+            x, present = self._moved(x, mask)
+            self.weigh.standardise(self._pairs(x)[present[..., 0] > 0])
+            self.core.standardise(self._pool(x, present))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Maps sets `(B, P, n)`, padded with zeros, to `(B, size of outputs)`."""
+        kind = x.dtype
+        x, present = self._moved(x, mask)
+        return self.core(self._pool(x, present)).to(kind)
+
+    def _moved(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        if x.ndim != 3 or x.shape[-1] != self.core.group.size:
+            raise InputError(
+                f"`x` must have shape (B, P, {self.core.group.size}), got {tuple(x.shape)}; pad with zeros."
+            )
+        present = ((x != 0).any(-1) if mask is None else mask).unsqueeze(-1).to(torch.float64)
+        x = x.double() * present
+        return (x if self.frame is None else x @ torch.matrix_exp(self.frame.double()).mT), present
+
+    def _pairs(self, x: Tensor) -> Tensor:
+        """Each vector beside the sum of its set, `(B, P, 2 n)`."""
+        return torch.cat([x, x.sum(1, keepdim=True).expand_as(x)], -1)
+
+    def _pool(self, x: Tensor, present: Tensor) -> Tensor:
+        weights = self.weigh(self._pairs(x).flatten(0, 1)).unflatten(0, x.shape[:2]) * present
+        count = present.sum(1)
+        vectors = torch.einsum("bpq,bpn->bqn", weights[..., : self.pooled], x)
+        vectors = torch.cat([x.sum(1, keepdim=True), vectors], 1)
+        return torch.cat([vectors.flatten(1), weights[..., self.pooled :].sum(1) / count.clamp_min(1.0)], 1)
+
+
+def linear(inputs: int, outputs: int, generator: torch.Generator | None) -> nn.Linear:
+    """A linear layer as torch starts it, but from an explicit generator."""
+    layer = skip_init(nn.Linear, inputs, outputs)
+    assert isinstance(layer, nn.Linear)
+    bound = 1 / math.sqrt(inputs)
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -bound, bound, generator=generator)
+    return layer

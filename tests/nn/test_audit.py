@@ -1,0 +1,207 @@
+"""The audit: planted defects are found and named, clean models pass, and files are read without running code."""
+
+import io
+import json
+import zipfile
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import atlasd as ad
+from atlasd.cli import main
+from atlasd.commands.audit import named_group
+from atlasd.errors import DataError, InputError
+from atlasd.nn import GroupActivation, GroupConv2d, audit, vector
+from atlasd.nn.model_files import _is_arithmetic, load_model
+from atlasd.runtime.random import stream
+
+C4 = ad.known.cyclic(4)
+
+
+def layers(seed=0, **broken):
+    """Three layers on regular fields of C4; `broken` replaces some of them."""
+    kind = {"group": C4, "field_type": "regular"}
+    options = {"group": C4, "padding": 1, "generator": stream(seed, "weights")}
+    parts = {
+        "first": GroupConv2d(1, 8, 3, out_type="regular", **options),
+        "act1": GroupActivation(8, **kind),
+        "second": GroupConv2d(8, 8, 3, in_type="regular", out_type="regular", **options),
+        "act2": GroupActivation(8, **kind),
+        "third": GroupConv2d(8, 2, 3, in_type="regular", **options),
+    }
+    torch.manual_seed(seed)
+    return nn.Sequential(OrderedDict({**parts, **broken}))
+
+
+@pytest.fixture
+def x():
+    return torch.randn(12, 1, 12, 12, generator=stream(0, "audit"))
+
+
+def test_clean_models_pass(x):
+    found = audit(layers(), x, C4)
+    assert found.symmetric and found.culprit is None and found.outputs == ("[0]", "[1]")
+    assert "has the symmetry C4" in str(found)
+
+
+class Half(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x.to(torch.bfloat16)).float()
+
+
+class Position(nn.Module):
+    """A convolution that is told the row."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Conv2d(9, 8, 1)
+
+    def forward(self, x):
+        rows = torch.linspace(-1, 1, x.shape[2]).reshape(1, 1, -1, 1).expand(len(x), 1, *x.shape[2:])
+        return self.inner(torch.cat([x, rows], 1))
+
+
+@pytest.mark.parametrize(
+    ("defect", "name", "cause"),
+    [
+        ({"second": nn.Conv2d(8, 8, 3, padding=1)}, "second", "weights"),
+        ({"act1": nn.Sequential(nn.ReLU(), nn.ZeroPad2d((1, 0, 1, 0)), nn.AvgPool2d(2, 1))}, "act1.1", "padding"),
+        ({"second": GroupConv2d(8, 8, 3, group=C4, padding=1, stride=2, in_type="regular", out_type="regular")},
+         "second", "stride"),
+        ({"act2": nn.Sequential(nn.ReLU(), nn.MaxPool2d(3, 2))}, "act2.1", "pooling"),
+        ({"act1": Position()}, "act1.inner", "position"),
+        ({"second": Half(nn.Conv2d(8, 8, 1).to(torch.bfloat16))}, "second.inner", "half"),
+    ],
+    ids=["layer", "padding", "stride", "pooling", "position", "half"],
+)  # fmt: skip
+def test_planted_defects_are_named(defect, name, cause, x):
+    found = audit(layers(**defect), x, C4)
+    assert found.broken and not found.symmetric
+    assert found.culprit is not None and found.culprit.name == name
+    assert cause in found.culprit.cause
+
+
+def test_half_precision_is_noted_where_rounding_hides_it(x):
+    net = layers()
+    net.second = Half(net.second.export().to(torch.bfloat16))
+    assert any("half precision from layer second.inner" in note for note in audit(net, x, C4).notes)
+
+
+def test_only_the_broken_output_is_named(x):
+    def model(x):
+        return {"mean": x.mean((2, 3)), "corner": x[..., 0, 0]}
+
+    found = audit(model, x, C4)
+    assert found.outputs == ("mean[0]", "corner[0]")
+    for e in found.elements:
+        assert e.strengths[0] < 1e-4 and e.strengths[1] > 0.5 and e.lower[1] > 0.2
+    assert found.layers == () and "no module" in found.notes[0]
+
+
+def test_constant_models_prove_nothing(x):
+    found = audit(lambda x: torch.ones(len(x), 1), x, C4)
+    assert not found.symmetric and not found.broken
+
+
+def test_vectors_and_the_strength_of_a_generator():
+    x = torch.randn(200, 3, generator=stream(1))
+    group = ad.known.special_orthogonal(3)
+    assert audit(lambda x: x.square().sum(1), x, group).symmetric
+    tilted = audit(lambda x: x.square().sum(1) + 0.5 * x[:, 0], x, group)
+    by_generator = [max(e.worst for e in tilted.elements[2 * k : 2 * k + 2]) for k in range(3)]
+    assert sorted(s > 1e-3 for s in by_generator) == [False, True, True]
+    assert audit(lambda x: x * x.norm(dim=1, keepdim=True), x, group, outputs=vector()).symmetric
+
+
+def test_the_group_is_discovered_where_none_is_given():
+    x = torch.randn(300, 2, generator=stream(2))
+    found = audit(lambda x: x.square().sum(1), x)
+    assert found.found is not None and found.group.dimension == 1 and found.symmetric
+
+
+def test_fix_shows_its_price(x):
+    torch.manual_seed(0)
+    model = nn.Conv2d(1, 1, 3, padding=1)
+    assert audit(model, x, C4, fix=False).price is None
+    with pytest.raises(InputError, match="`fix` must have"):
+        audit(model, x, C4, fix=True)
+
+
+def test_wrong_input():
+    with pytest.raises(InputError, match="at least 4 samples"):
+        audit(nn.Identity(), torch.zeros(2, 1, 5, 5), C4)
+
+
+def exported(model, x, path):
+    batch = torch.export.Dim("batch", min=2, max=4096)
+    program = torch.export.export(model.eval(), (x,), dynamic_shapes=({0: batch},))
+    torch.export.save(program, path)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_reads_exported_programs(x, tmp_path, capsys):
+    torch.manual_seed(0)
+    model = exported(nn.Sequential(nn.AvgPool2d(3, 1, 1), nn.Conv2d(1, 2, 3, padding=1)), x, tmp_path / "model.pt2")
+    np.savez(tmp_path / "data.npz", x=x.numpy(), y=x.numpy())
+    assert main(["audit", str(model), str(tmp_path / "data.npz"), "--group", "C4", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert not content["symmetric"] and [f["name"][0] for f in content["layers"] if f["culprit"]] == ["1"]
+    assert "Layers under the worst element" in (tmp_path / "model.audit.html").read_text()
+    clean = exported(nn.AvgPool2d(3, 1, 1), x, tmp_path / "clean.pt2")
+    assert main(["audit", str(clean), str(tmp_path / "data.npz"), "--group", "C4"]) == 0
+    assert "has the symmetry C4" in capsys.readouterr().out
+
+
+class Shout:
+    """Runs when it is unpickled."""
+
+    def __reduce__(self):
+        return (print, ("code ran",))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_pickles_are_refused_before_they_run(x, tmp_path, capsys):
+    good = exported(nn.AvgPool2d(3, 1, 1), x, tmp_path / "good.pt2")
+    bad = tmp_path / "bad.pt2"
+    evil = io.BytesIO()
+    torch.save(Shout(), evil)
+    with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w") as made:
+        for name in source.namelist():
+            made.writestr(name, evil.getvalue() if "sample_inputs" in name else source.read(name))
+    with pytest.raises(DataError, match="must hold tensors only, got a pickle"):
+        load_model(bad)
+    torch.save(Shout(), tmp_path / "model.pt")
+    with pytest.raises(DataError, match=r"must be a \.pt2 or \.onnx file"):
+        load_model(tmp_path / "model.pt")
+    assert "code ran" not in capsys.readouterr().out
+
+
+def test_wrong_files(tmp_path):
+    assert _is_arithmetic("Symbol('s31', positive=True, integer=True) + 2*s0")
+    assert not _is_arithmetic("__import__('os').system('true')") and not _is_arithmetic("x.y(1)")
+    (tmp_path / "no.pt2").write_text("words")
+    with pytest.raises(DataError, match=r"file of torch\.export\.save"):
+        load_model(tmp_path / "no.pt2")
+    with pytest.raises(DataError, match="nothing there"):
+        load_model(tmp_path / "none.pt2")
+    assert named_group("SO(2)").name == "SO(2)" and named_group("D4").order == 8
+    with pytest.raises(InputError, match="must be a name such as"):
+        named_group("E8")
+
+
+def test_fix_averages_and_shows_the_price(x, monkeypatch):
+    torch.manual_seed(0)
+    model, y = nn.Conv2d(1, 1, 3, padding=1), nn.functional.avg_pool2d(x, 3, 1, 1)
+    monkeypatch.setattr("atlasd.nn.auditing.discover", lambda *a, **k: None)  # the data are not the question here
+    price = audit(model, x, C4, y, fix=True).price
+    assert price is not None and price[1] < price[0]  # an isotropic target: averaging helps

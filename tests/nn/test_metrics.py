@@ -1,0 +1,59 @@
+"""Metrics in files and run directories."""
+
+import json
+
+import pytest
+import torch
+
+from atlasd.algebra.group import Group
+from atlasd.algebra.invariants import metric_cosine
+from atlasd.algebra.known_groups import lorentz
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.result import Discovery, PredictorSummary, Verdict
+from atlasd.errors import DataError
+from atlasd.nn.metric_gnn import minkowski
+from atlasd.nn.metrics import load_metric, save_metric
+
+
+def discovery(group):
+    return Discovery(group, Verdict(True, "by hand"), (), (), PredictorSummary("none", 1.0, 1, 0.0), {})
+
+
+def test_from_a_file(tmp_path):
+    form = 3 * minkowski().double()
+    assert torch.equal(load_metric(save_metric(form, tmp_path / "m.json")), form)
+
+
+def test_from_a_run(tmp_path):
+    discovery(lorentz(2)).save(tmp_path)
+    assert metric_cosine(load_metric(tmp_path), minkowski()) == pytest.approx(1)
+
+
+def test_a_run_that_found_nothing(tmp_path):
+    discovery(Group(LieAlgebra(torch.zeros(0, 4, 4)))).save(tmp_path)
+    with pytest.raises(DataError, match="found generators, got none"):
+        load_metric(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("{", "run directory or a JSON file"),
+        ("[1]", 'under "metric"'),
+        (json.dumps({"form": 1}), 'under "metric"'),
+        (json.dumps({"metric": [[1, 2], [3]]}), 'under "metric"'),
+        (json.dumps({"metric": [[1, 1], [-1, 0]]}), "symmetric"),
+        (json.dumps({"metric": [1, 2]}), r"shape \(n, n\)"),
+    ],
+)
+def test_bad_files(tmp_path, content, message):
+    path = tmp_path / "m.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=message) as caught:
+        load_metric(path)
+    assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(DataError, match="run directory or a JSON file"):
+        load_metric(tmp_path / "missing.json")
