@@ -29,25 +29,47 @@ def summary(x: Tensor) -> Tensor:
     return torch.cat([x.sum(-2), second.sign() * second.abs().sqrt()], dim=-1)
 
 
+def quadric(x: Tensor) -> Tensor:
+    """Components and their products of inputs `(B, n)`, or of the sums of sets `(B, P, n)`, with shape `(B, F)`.
+
+    Where data lie near a quadric, as particles of nearly one mass or jets of nearly one momentum do, distances hardly
+    tell; some combination of products that hardly varies does.
+    """
+    total = (x.sum(-2) if x.ndim > 2 else x).double()
+    i, j = torch.triu_indices(x.shape[-1], x.shape[-1])
+    return torch.cat([total, total[..., i] * total[..., j]], dim=-1)
+
+
 class VectorCoverage:
-    """Vectors no farther from the data than the data lie from each other.
+    """Vectors no farther from the data than the data lie from each other, on no other side of a quadric near them.
 
     Arguments:
         x: Inputs in standard units, with shape `(B, n)` or `(B, P, n)`.
     """
 
     def __init__(self, x: Tensor) -> None:
-        rows = summary(x[:_KNOWN]).float()
+        known = x[:_KNOWN]
+        rows = summary(known).float()
         self.scale = rows.std(0).clamp_min(1e-6)
         self.rows = rows / self.scale
         apart = torch.cdist(self.rows, self.rows).fill_diagonal_(float("inf"))
         self.limit = apart.amin(1).quantile(_OWN)
+        products = quadric(known)
+        self.shift, self.size = products.mean(0), products.std(0).clamp_min(1e-12)
+        products = (products - self.shift) / self.size
+        self.axes = torch.linalg.eigh(products.mT @ products / len(products)).eigenvectors
+        along = products @ self.axes
+        low, high = along.amin(0), along.amax(0)
+        margin = 0.05 * (high - low) + 1e-6
+        self.low, self.high = low - margin, high + margin
 
     def __call__(self, moved: Tensor) -> Tensor:
         """Whether each of `(B, *in)` does, with shape `(B,)`."""
         rows = summary(moved).float() / self.scale
         rows = rows.nan_to_num(float("inf"), float("inf"), float("inf"))
-        return torch.cat([torch.cdist(part, self.rows).amin(1) <= self.limit for part in rows.split(_ROWS)])
+        near = torch.cat([torch.cdist(part, self.rows).amin(1) <= self.limit for part in rows.split(_ROWS)])
+        along = ((quadric(moved) - self.shift) / self.size) @ self.axes
+        return near & ((along >= self.low) & (along <= self.high)).all(-1)
 
 
 @dataclass(frozen=True, eq=False)

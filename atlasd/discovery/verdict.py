@@ -327,7 +327,7 @@ class Court:
             planted = fits.planted(self.problem.samples, sizes, self.progress)
             self._planted = [(p, in_comparison(self.problem, fs)) for p, fs in planted]
         sums = self.residual.recovered(element[None], self._planted)[:, 0]
-        return float((sums[:, 0] / sums[:, 1].clamp_min(1e-300)).mean().clamp(0.0, 1.0))
+        return float((sums[:, 0].sum() / sums[:, 1].sum().clamp_min(1e-300)).clamp(0.0, 1.0))
 
     def _plant_sizes(self, element: Tensor) -> list[float]:
         """Sizes at which plants break an element by the tolerance."""
@@ -339,7 +339,9 @@ class Court:
         losses = self.residual.losses(element[None])
         level = float(losses.scale.sum() / losses.covered[..., :1].sum().clamp_min(1.0))
         squares = self.residual.recovered(element[None], ones)[:, 0, 1]
-        return [self.tolerance * (max(level, 0.0) / max(float(s), 1e-300)) ** 0.5 for s in squares]
+        # What an element leaves as it is breaks nothing, in any size.
+        least = 1e-6 * max(float(squares.max()), 1e-300)
+        return [self.tolerance * (max(level, 0.0) / float(s)) ** 0.5 if float(s) > least else 0.0 for s in squares]
 
 
 def _pairs(basis: Tensor, sizes: Sequence[float]) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FieldPlant", "Planted", "VectorPlant", "draw_plants"]
+__all__ = ["FieldPlant", "FormPlant", "Planted", "VectorPlant", "draw_plants"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,6 +52,29 @@ class VectorPlant:
         total = torch.cos((tokens.sum(2) / count) @ self.waves.mT + self.phases)
         half = _WAVES // 2
         return (torch.cat([each[..., :half], total[..., half:]], dim=-1) @ self.amplitudes).to(x.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class FormPlant:
+    """A bounded function of a random form of the sum of standard vectors: sets `(B, 1, P, n)` to `(B, 1, O)`.
+
+    Arguments:
+        forms: Symmetric matrices, `(O, n, n)`.
+    """
+
+    forms: Tensor
+
+    @classmethod
+    def draw(cls, size: int, outputs: int, generator: torch.Generator) -> FormPlant:
+        """Forms without a preferred metric."""
+        drawn = torch.randn(outputs, size, size, generator=generator, dtype=torch.float64) / size
+        return cls((drawn + drawn.mT) / 2)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        tokens = x.double()
+        count = (tokens != 0).any(-1, keepdim=True).sum(2).clamp_min(1) ** 0.5
+        total = tokens.sum(2) / count
+        return torch.tanh(torch.einsum("bki,oij,bkj->bko", total, self.forms, total)).to(x.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,8 +144,13 @@ def draw_plants(samples: Samples, count: int, generator: torch.Generator) -> lis
     """Random functions like those that samples in standard units could hold; on fields linear ones come first."""
     outputs = 1 if samples.classes else samples.outputs
     if not samples.is_field:
-        return [VectorPlant.draw(samples.size, outputs, generator) for _ in range(count)]
+        # Of sets, invariants are made of forms of pooled vectors: a breaking may be one of these as well.
+        kinds: list[type[VectorPlant] | type[FormPlant]] = [
+            VectorPlant,
+            FormPlant if samples.x.ndim == 3 else VectorPlant,
+        ]
+        return [kinds[k % 2].draw(samples.size, outputs, generator) for k in range(count)]
     radii = samples.atlas.radii
     width = 5 if radii is None else 2 * max(min(3, radii[0] - radii[1]), 1) + 1
-    kinds = [True] * -(-count // 2) + [False] * (count // 2)
-    return [FieldPlant.draw(samples, outputs, width, linear=kind, generator=generator) for kind in kinds]
+    linear = [True] * -(-count // 2) + [False] * (count // 2)
+    return [FieldPlant.draw(samples, outputs, width, linear=kind, generator=generator) for kind in linear]
