@@ -62,6 +62,13 @@ class VectorCoverage:
         low, high = along.amin(0), along.amax(0)
         margin = 0.05 * (high - low) + 1e-6
         self.low, self.high = low - margin, high + margin
+        tokens = known.reshape(-1, known.shape[-1]).double()
+        tokens = tokens[(tokens != 0).any(-1)]
+        # Energies are positive: along their mean, data may lie on one side of the origin only.
+        self.mean = tokens.mean(0) / tokens.mean(0).norm().clamp_min(1e-300)
+        along = tokens @ self.mean
+        margin = 0.05 * (along.max() - along.min())
+        self.ends = float(along.min() - margin), float(along.max() + margin)
 
     def __call__(self, moved: Tensor) -> Tensor:
         """Whether each of `(B, *in)` does, with shape `(B,)`."""
@@ -69,7 +76,10 @@ class VectorCoverage:
         rows = rows.nan_to_num(float("inf"), float("inf"), float("inf"))
         near = torch.cat([torch.cdist(part, self.rows).amin(1) <= self.limit for part in rows.split(_ROWS)])
         along = ((quadric(moved) - self.shift) / self.size) @ self.axes
-        return near & ((along >= self.low) & (along <= self.high)).all(-1)
+        inside = ((along >= self.low) & (along <= self.high)).all(-1)
+        side = moved.double() @ self.mean
+        within = ((side >= self.ends[0]) & (side <= self.ends[1])) | (moved == 0).all(-1)
+        return near & inside & (within if within.ndim == 1 else within.all(-1))
 
 
 @dataclass(frozen=True, eq=False)

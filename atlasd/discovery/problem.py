@@ -32,7 +32,8 @@ from atlasd.runtime.random import stream
 Function = Callable[[Tensor], Tensor]
 _EDGE = 3
 """Pixels around the disc that counts in which outputs are still computed: interpolation reads them."""
-_PLANTS = 4
+_PLANTS = 2
+"""Functions that may be planted: one of each kind."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -159,7 +159,7 @@ def test_command_lines(command, before, wrong, place):
 @cache
 def example():
     turn = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]], dtype=torch.float64)
-    direction = Direction(0.001, 0.002, 1.0, 0.05, "symmetry", "small", 0.0, 1.0)
+    direction = Direction(0.03, 0.0, 0.04, 1.0, 0.9, "symmetry", "small", 0.2, 1.0)
     return Discovery(
         group=ad.Group(ad.LieAlgebra(turn)),
         verdict=Verdict(True, "It holds.", (direction,)),

@@ -91,7 +91,7 @@ def test_fields_are_read_chart_by_chart():
 @pytest.mark.parametrize("kind", [torch.int64, torch.uint8, torch.bool])
 def test_classes(kind):
     labels = (torch.arange(30) % 2).to(kind)
-    samples = Samples.check(torch.zeros(30, 3), labels)
+    samples = Samples.check(torch.randn(30, 3, generator=stream(0, "classes")), labels)
     assert samples.classes == 2 and samples.targets(torch.arange(4)).tolist() == [[0], [1], [0], [1]]
     pixels = Samples.check(FIELD, torch.ones(30, 20, 20).to(kind), ATLAS)
     assert pixels.classes == 2 and pixels.targets(torch.arange(4)).shape == (4, 1, 7, 7)
@@ -99,7 +99,7 @@ def test_classes(kind):
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.float16])
 def test_arrays_and_kinds_of_floats(kind):
-    samples = Samples.check(np.ones((30, 3), dtype=kind), np.ones(30))
+    samples = Samples.check(np.arange(90).reshape(30, 3).astype(kind), np.ones(30))
     wide = samples.inputs(torch.arange(2)).dtype
     assert wide == (torch.float64 if kind is np.float64 else torch.float32)
 
@@ -114,5 +114,5 @@ def test_split_is_a_partition_and_seeded():
 def test_masked_numbers_are_missing_and_not_what_lies_under_the_mask():
     x = np.ma.masked_less(np.random.default_rng(0).normal(size=(30, 2)), -1.5)
     with pytest.raises(InputError, match="`x` must be finite, got NaN"):
-        Samples.check(x, np.zeros(30))
-    assert len(Samples.check(np.ma.array(np.zeros((30, 2))), np.zeros(30))) == 30
+        Samples.check(x, np.arange(30.0))
+    assert len(Samples.check(np.ma.array(np.arange(60.0).reshape(30, 2)), np.arange(30.0))) == 30

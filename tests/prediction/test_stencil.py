@@ -121,7 +121,7 @@ def test_no_margin(rough):
 
 def test_not_for_vectors_or_classes(rough, two_charts):
     with pytest.raises(InputError, match="must not be a StencilPredictor for vectors or classes"):
-        fit_predictor(torch.zeros(30, 3), torch.zeros(30), predictor=StencilPredictor())
+        fit_predictor(torch.randn(30, 3), torch.zeros(30), predictor=StencilPredictor())
     with pytest.raises(InputError, match="must not be a StencilPredictor for vectors or classes"):
         fit_predictor(rough, (rough > 0).long(), atlas=two_charts, predictor=StencilPredictor())
 
