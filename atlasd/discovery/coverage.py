@@ -67,8 +67,7 @@ class VectorCoverage:
         # Energies are positive: along their mean, data may lie on one side of the origin only.
         self.mean = tokens.mean(0) / tokens.mean(0).norm().clamp_min(1e-300)
         along = tokens @ self.mean
-        margin = 0.05 * (along.max() - along.min())
-        self.ends = float(along.min() - margin), float(along.max() + margin)
+        self.ends = float(along.min()), float(along.max())
 
     def __call__(self, moved: Tensor) -> Tensor:
         """Whether each of `(B, *in)` does, with shape `(B,)`."""

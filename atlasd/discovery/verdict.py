@@ -349,9 +349,8 @@ def _root(square: float) -> float:
 
 
 def _decide(
-    ratio: float, low: float, high: float, kappa: float, coverage: float, tolerance: float, extent: float | None,
-    *, stiff: str,
-) -> Direction:  # fmt: skip
+    ratio: float, low: float, high: float, kappa: float, coverage: float, tolerance: float, extent: float | None
+) -> Direction:
     """Compares the interval with the tolerance."""
     strength, lower = _root(ratio) / max(kappa, 1e-9), _root(low)
     upper = _root(high) / max(kappa, 1e-9)

@@ -44,7 +44,7 @@ QUARTERS = torch.stack([torch.matrix_exp(k * math.pi / 2 * so(2).basis[0]) for k
     [
         ("o2", Group(so(2), MIRROR), "detected"),
         ("o2", Group(tilted(5), MIRROR), "detected"),
-        ("heat", Group(tilted(12), MIRROR), "inexact"),
+        ("heat", Group(tilted(12), MIRROR), "false discovery"),
         ("o2", Group(tilted(40), MIRROR), "false discovery"),
         ("o2", Group(so(2)), "wrong components"),
         ("o2", Group(trivial(2), QUARTERS), "wrong dimension"),

@@ -216,7 +216,7 @@ def test_damaged_results(tmp_path):
 
 @pytest.mark.parametrize(
     "change",
-    [{"schema": 2}, {"version": "9.9.0"}, {"version": "next"}, {"seed": 5}, {"spectrum": [0.0]}, {"digest": None}],
+    [{"schema": 3}, {"version": "9.9.0"}, {"version": "next"}, {"seed": 5}, {"spectrum": [0.0]}, {"digest": None}],
 )
 def test_other_versions_and_tampered_results(tmp_path, change):
     whole = example().save(tmp_path, "fake")

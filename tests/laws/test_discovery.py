@@ -265,9 +265,12 @@ def test_intervals_shrink_with_the_number_of_samples():
 # Noise.
 
 
-@pytest.mark.parametrize("size", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("size", [0.0, 1.5, 2.0])
 def test_noise_never_adds_a_claim(size):
-    """What noisy labels claim, clean ones claim, too; `size` is the breaking in units of the tolerance."""
+    """What noisy labels claim, clean ones claim, too; `size` is the breaking in units of the tolerance.
+
+    At the tolerance itself an interval of 95 % may claim once in twenty.
+    """
     function = planted(size) if size else bell
     x = points(500, 2)
     clean, noisy = (ask(x, function, "fitted", noise=noise) for noise in (0.0, 0.5))

@@ -93,7 +93,8 @@ def test_classes(kind):
     labels = (torch.arange(30) % 2).to(kind)
     samples = Samples.check(torch.randn(30, 3, generator=stream(0, "classes")), labels)
     assert samples.classes == 2 and samples.targets(torch.arange(4)).tolist() == [[0], [1], [0], [1]]
-    pixels = Samples.check(FIELD, torch.ones(30, 20, 20).to(kind), ATLAS)
+    fields = torch.randn(30, 1, 20, 20, generator=stream(0, "fields"))
+    pixels = Samples.check(fields, torch.ones(30, 20, 20).to(kind), ATLAS)
     assert pixels.classes == 2 and pixels.targets(torch.arange(4)).shape == (4, 1, 7, 7)
 
 
