@@ -19,6 +19,7 @@ from atlasd.runtime.stages import NAME, Stages, located, resuming
 PROGRAM = Path(__file__).with_name("small_run.py")
 
 
+@pytest.mark.slow
 def test_twenty_kills(tmp_path):
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(tmp_path), "20", "0"], capture_output=True, text=True, timeout=600

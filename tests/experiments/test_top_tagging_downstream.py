@@ -101,8 +101,8 @@ def test_metrics_are_found_in_the_jets_unless_given(place, monkeypatch):
         def __init__(self, **options):
             assert options == {"generators": 7, "steps": 3}
 
-        def find(self, problem, **options):
-            asked.append(("liegan", tuple(problem.patches(problem.search).shape), problem.classes))
+        def find_in_data(self, x, y, **options):
+            asked.append(("liegan", (len(x), 1, *x.shape[1:]), int(y.max()) + 1))
             return SimpleNamespace(basis=lorentz(1).algebra.basis)
 
     monkeypatch.setattr(module, "discover", discovered)
