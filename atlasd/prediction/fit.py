@@ -22,7 +22,6 @@ from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 
-
 _FILLED = 12
 """Components of the inputs that functions in closed form can still fill."""
 
