@@ -15,9 +15,10 @@ from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.decide import APART, Finding, approximate, exact_class
 from atlasd.discovery.result import Direction, Verdict
 from atlasd.discovery.search import Found
-from atlasd.discovery.verdict import APART, Court, Finding, approximate, exact_class
+from atlasd.discovery.verdict import Court
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
