@@ -17,10 +17,11 @@ from torch import Tensor
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, exact_first, promising, settle_cosets, settle_generators, words
-from atlasd.discovery.cosets import CosetCandidates, CosetSearch
+from atlasd.discovery.cosets import CosetCandidates, CosetSearch, Proposed
 from atlasd.discovery.film import film
+from atlasd.discovery.lost_charts import without_lost_charts
 from atlasd.discovery.problem import Problem, prepare
-from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, without_lost_charts
+from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
 from atlasd.discovery.search import Found, Search
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.verdict import Court
@@ -140,19 +141,29 @@ def _attempt(
     clock("predictor")
     nothing = Found(torch.zeros(0, problem.size, problem.size, dtype=torch.float64), unfelt=problem.size**2)
     asked = problem.testable > _TESTABLE
-    found: Found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown)) if asked else nothing
+    found = nothing
+    if asked or getattr(search, "regardless", False):
+        found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown))
     clock("search")
     court = Court(problem, tolerance, seed=seed, progress=shown, weights=found.weights)
-    generators: Settled = stages.do("verdict", lambda: settle_generators(court, found))
+    generators: Settled = stages.do("verdict", lambda: settle_generators(court, found if asked else nothing))
     clock("verdict")
+    proposal: CosetCandidates | None = None
+    judged: CosetSearch | Proposed | None = cosets
+    if cosets is not None and cosets.regardless:
+        # As in the paper, cosets of what was proposed, under the maps that it was proposed for.
+        same, algebra = problem.with_function(found.function), LieAlgebra(found.basis)
+        proposal = stages.do("coset search", lambda: cosets.find(same, algebra, seed=seed, progress=shown))
+        judged = Proposed(proposal)
+        clock("coset search")
     identity = torch.eye(problem.size, dtype=torch.float64)[None]
     elements = Settled(identity, [], [])
     undecided = not generators.kept and any(f.direction.decision == "cannot tell" for f in generators.dropped)
     # Where a continuous part could not be decided, elements of it are not to be claimed one by one.
-    if cosets is not None and asked and not undecided:
+    if judged is not None and asked and not undecided:
 
         def discrete(algebra: LieAlgebra) -> Settled:
-            return settle_cosets(court, algebra, cosets, found.felt, seed=seed, progress=shown)
+            return settle_cosets(court, algebra, judged, found.felt, seed=seed, progress=shown)
 
         generators, elements = stages.do("cosets", lambda: exact_first(court, generators, discrete))
     group = Group(LieAlgebra(generators.matrices), elements.matrices)
@@ -178,6 +189,7 @@ def _attempt(
         curves={**{f"predictor {k}": v for k, v in fitted.curves.items()}, **found.curves},
         chart_generators=found.chart_basis,
         proposed=problem.units.to_raw(found.basis),
+        proposed_cosets=None if proposal is None else problem.units.to_raw(proposal.matrices),
         frames=frames,
     )
 
