@@ -29,6 +29,7 @@ from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.predictor import PredictorSpec
+from atlasd.runtime.device import on_device
 from atlasd.runtime.executor import About, TaskFailed, working
 from atlasd.runtime.progress import Progress, Silent, Terminal
 from atlasd.runtime.stages import current_stages, fingerprint
@@ -53,6 +54,7 @@ def discover(
     seed: int = 0,
     executor: Executor | None = None,
     progress: Progress | bool = True,
+    device: str | torch.device | None = None,
 ) -> Discovery:
     """Finds the largest matrix group that a map commutes with, chart by chart, and says how sure that is.
 
@@ -70,6 +72,8 @@ def discover(
         seed: Seed of every random stream.
         executor: Where work may run in parallel; in this process by default.
         progress: Whether to show progress, or a progress display.
+        device: Where tensors live and networks are trained, such as `cuda`; by default where torch creates tensors,
+            the CPU unless told otherwise. Not with an executor, whose workers use the CPU.
 
     Returns:
         The group, the verdict on each generator and coset, and what every chart says.
@@ -91,7 +95,9 @@ def discover(
         if given is not None and (isinstance(given, type | str) or not callable(getattr(given, method, None))):
             raise InputError(f"`{name}` must be an object like {kind}, got {given!r}; leave it out for the default.")
     discrete = None if cosets is False else CosetSearch() if cosets is None or cosets is True else cosets
-    with working(executor):
+    with on_device(device) as where, working(executor):
+        if executor is not None and where.type != "cpu":
+            raise InputError(f"`executor` must be left out with device={str(where)!r}: workers use the CPU.")
         return _discover(
             x, y, function=function, atlas=atlas, action=action, predictor=predictor, search=search,
             cosets=discrete, tolerance=float(tolerance), seed=seed, shown=shown,
@@ -152,7 +158,8 @@ def _attempt(
     judged: CosetSearch | Proposed | None = cosets
     if cosets is not None and cosets.regardless:
         # As in the paper, cosets of what was proposed, under the maps that it was proposed for.
-        same, algebra = problem.with_function(found.function), LieAlgebra(found.basis)
+        taken = found.basis if getattr(search, "regardless", False) else generators.matrices
+        same, algebra = problem.with_function(found.function), LieAlgebra(taken)
         proposal = stages.do("coset search", lambda: cosets.find(same, algebra, seed=seed, progress=shown))
         judged = Proposed(proposal)
         clock("coset search")
@@ -170,6 +177,7 @@ def _attempt(
     clock("cosets")
     group = group.conjugate(torch.linalg.inv(problem.units.frame))
     frames = film(problem, group, court.weights, testable=asked)
+    group = Group(LieAlgebra(group.algebra.basis.cpu()), group.cosets.cpu())
     clock("frames")
     notes = _notes(problem, action)
     return Discovery(
@@ -188,8 +196,8 @@ def _attempt(
         },
         curves={**{f"predictor {k}": v for k, v in fitted.curves.items()}, **found.curves},
         chart_generators=found.chart_basis,
-        proposed=problem.units.to_raw(found.basis),
-        proposed_cosets=None if proposal is None else problem.units.to_raw(proposal.matrices),
+        proposed=problem.units.to_raw(found.basis).cpu(),
+        proposed_cosets=None if proposal is None else problem.units.to_raw(proposal.matrices).cpu(),
         frames=frames,
     )
 

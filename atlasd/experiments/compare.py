@@ -30,6 +30,7 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.experiments.config import Config
+from atlasd.runtime.device import on_device
 from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 from atlasd.runtime.pool import process_pool
 from atlasd.runtime.progress import Progress
@@ -263,7 +264,8 @@ def perform(task: _Task) -> dict[str, Any]:
     reset_peak()
     before = resident_megabytes()
     started, worked = time.perf_counter(), time.process_time()
-    answer = contest.methods[task.method](data, task.config, task.seed)
+    with on_device(getattr(task.config, "device", None)):
+        answer = contest.methods[task.method](data, task.config, task.seed)
     wall, seconds = time.perf_counter() - started, time.process_time() - worked
     peak = peak_megabytes()
     dimension = LieAlgebra(answer.basis).dimension

@@ -16,7 +16,7 @@ from atlasd.datasets.dimuons import load_dimuons
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.experiments.compare import OURS, Answer, Contest
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.rivals import ask_data, ask_map
 from atlasd.prediction.moments import MomentPredictor
 from atlasd.prediction.neural import MLPPredictor
@@ -25,7 +25,7 @@ from atlasd.runtime.random import stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareDimuonsConfig(Config):
+class CompareDimuonsConfig(RunConfig):
     """Settings of the comparison on muon pairs."""
 
     samples: int = option(30_370, "events, 30,370 are all", least=200, most=30_370)

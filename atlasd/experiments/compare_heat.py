@@ -22,7 +22,7 @@ from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.experiments.compare import OURS, Answer, Contest
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.rivals import ask_data, ask_map
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.neural import ConvPredictor
@@ -38,7 +38,7 @@ _WAVE = 15 / 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareHeatConfig(Config):
+class CompareHeatConfig(RunConfig):
     """Settings of the comparison on heat."""
 
     atlas: Literal["nineteen", "three"] = option("nineteen", "charts of the local methods")

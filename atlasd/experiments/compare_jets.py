@@ -17,7 +17,7 @@ from atlasd.datasets.top_tagging import load_jets
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.experiments.compare import OURS, Answer, Contest
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.rivals import ask_data, ask_map
 from atlasd.prediction.moments import MomentPredictor
 from atlasd.prediction.neural import MLPPredictor
@@ -27,7 +27,7 @@ from atlasd.runtime.random import stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareJetsConfig(Config):
+class CompareJetsConfig(RunConfig):
     """Settings of the comparison on top tagging."""
 
     samples: int = option(60_000, "jets", least=200)

@@ -16,7 +16,7 @@ from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.experiments.compare import OURS, Answer, Contest
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.rivals import ask_map
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.segment import SegmentPredictor
@@ -25,7 +25,7 @@ from atlasd.runtime.random import stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareSphereConfig(Config):
+class CompareSphereConfig(RunConfig):
     """Settings of the comparison on digits on a sphere."""
 
     samples: int = option(2500, "spheres", least=60)
