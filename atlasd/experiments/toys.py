@@ -53,7 +53,7 @@ class FunctionConfig(RunConfig):
     starts: int = option(64, "random starts of the coset search", least=1)
     top: int = option(64, "most components that are kept", least=1)
     normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
-    coset_epochs: int = option(40, "passes of a published coset search; the paper does not say", least=1)
+    coset_epochs: int = option(20, "passes of a published coset search; the paper does not say", least=1)
     tolerance: float = tolerance_option()
 
     def make_search(self) -> SpectralSearch | GradientSearch:
