@@ -27,6 +27,7 @@ from atlasd.discovery.objective import LOSSES, Charts, Frame, Loss, Objective
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Residual
 from atlasd.errors import InputError
+from atlasd.geometry.resample import Interpolation
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
@@ -81,6 +82,7 @@ class CosetSearch:
         loss: What the gradient method lowers; cross-entropy for classes in the paper.
         charts: Whether that is the `sum` over charts, as in the paper, or the `mean`.
         units: Whether matrices and losses are those of `raw` data, as in the paper, or of `standard` units.
+        interpolation: How the gradient method reads fields between their pixels; see `GradientSearch`.
         anneal: Lets the learning rate fall along a cosine; constant in the paper.
         held_out: Looks only at samples that the predictor was not fitted to; the paper looks at all.
         regardless: Proposes the distinct ones among the best `top` matrices by loss, whatever they are, as the paper
@@ -103,6 +105,7 @@ class CosetSearch:
     loss: Loss = "mae"
     charts: Charts = "mean"
     units: Frame = "standard"
+    interpolation: Interpolation = "spline"
     anneal: bool = True
     held_out: bool = True
     regardless: bool = False
@@ -131,7 +134,7 @@ class CosetSearch:
         """
         paper = cls(
             method="gradient", starts=16, top=8, samples=None, epochs=10, batch=16, learning_rate=1e-3,
-            charts="sum", units="raw", anneal=False, held_out=False, regardless=True,
+            charts="sum", units="raw", interpolation="bilinear", anneal=False, held_out=False, regardless=True,
         )  # fmt: skip
         return replace(paper, **changes)
 
@@ -190,7 +193,8 @@ class CosetSearch:
         index = index if self.samples is None else index[: self.samples]
         batch = self.batch or (2 if problem.is_field else 64)
         steps = self.steps if self.epochs is None else self.epochs * math.ceil(len(index) / batch)
-        objective = Objective(problem, loss=self.loss, units=self.units, charts=self.charts)
+        kind: dict[str, Any] = {"loss": self.loss, "units": self.units, "charts": self.charts}
+        objective = Objective(problem, interpolation=self.interpolation, **kind)
         found, curve = descend_starts(
             objective, begin, index, normalize=self.normalize, steps=steps, batch=batch,
             learning_rate=self.learning_rate, anneal=self.anneal, generator=generator, progress=progress,

@@ -19,6 +19,7 @@ from atlasd.discovery.search import Found
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
 from atlasd.geometry.atlas import Atlas
+from atlasd.geometry.resample import Interpolation
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.progress import Progress, Silent
 
@@ -51,6 +52,8 @@ class GradientSearch:
         loss: Mean absolute error, mean squared error, or cross-entropy where outputs are probabilities.
         charts: Whether the loss is the `sum` over charts, as in the paper, or the `mean`.
         units: Whether matrices and losses are those of `raw` data, as in the paper, or of `standard` units.
+        interpolation: How fields are read between their pixels. The paper does not say; a published search uses the
+            `bilinear` one that deep-learning libraries offer. It is quicker than a `spline` and blurs more.
         spread: Standard deviation of :math:`\eta`; 1 in the paper. Larger motions bend the answer less where
             the data do not fill their orbits: on the paper's heat data the least loss lies about 5 degrees
             off so(2) for turns by 0.3, 2 degrees for turns by 1.
@@ -89,6 +92,7 @@ class GradientSearch:
     loss: Loss = "mae"
     charts: Charts = "mean"
     units: Frame = "standard"
+    interpolation: Interpolation = "spline"
     spread: float = 1.5
     steps: int = 300
     epochs: int | None = None
@@ -110,7 +114,7 @@ class GradientSearch:
             raise InputError(f"`generators` must be 'auto' or a positive integer, got {self.generators!r}.")
         for name, known in (
             ("similarity", tuple(SIMILARITY)), ("loss", LOSSES), ("clip", ("norm", "entries")),
-            ("charts", ("mean", "sum")), ("units", ("standard", "raw")),
+            ("charts", ("mean", "sum")), ("units", ("standard", "raw")), ("interpolation", ("spline", "bilinear")),
         ):  # fmt: skip
             if getattr(self, name) not in known:
                 words = " or ".join([", ".join(map(repr, known[:-1])), repr(known[-1])])
@@ -135,8 +139,8 @@ class GradientSearch:
             changes: Settings that differ, such as `growth=1.0` and `generators=7` for jets.
         """
         paper = cls(
-            clip="norm", charts="sum", units="raw", spread=1.0, epochs=10, batch=16, learning_rate=1e-3,
-            anneal=False, push=0.0, average=0.0, robust=False, held_out=False, regardless=True,
+            clip="norm", charts="sum", units="raw", interpolation="bilinear", spread=1.0, epochs=10, batch=16,
+            learning_rate=1e-3, anneal=False, push=0.0, average=0.0, robust=False, held_out=False, regardless=True,
         )  # fmt: skip
         return replace(paper, **changes)
 

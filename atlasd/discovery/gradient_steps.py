@@ -75,8 +75,9 @@ class GradientSteps:
         self._tandem = Tandem(problem, seed) if search.tandem else None
         self._function = problem.outputs if self._tandem is None else self._tandem.function
         self._objective = Objective(
-            problem, loss=search.loss, units=search.units, charts=search.charts, weights=self._reliability()
-        )
+            problem, loss=search.loss, units=search.units, charts=search.charts,
+            weights=self._reliability(), interpolation=search.interpolation,
+        )  # fmt: skip
         self._scale = self._spread() if search.units == "standard" else 1.0
         self._average = torch.zeros_like(start)
         self._order = self._index[:0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Charts", "Frame", "Loss", "Objective"]
 
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from atlasd.discovery.problem import Function, Problem
 from atlasd.discovery.residual import sides
+from atlasd.geometry.actions import GridAction
+from atlasd.geometry.resample import Interpolation
 from atlasd.prediction.predictor import Probabilities
 
 Loss: TypeAlias = Literal["mae", "mse", "cross_entropy"]
@@ -28,6 +31,7 @@ class Objective:
         units: Whether matrices and outputs are those of the data as given, or of standard units.
         charts: Whether charts are summed, as in the paper, or averaged.
         weights: Weights of the charts, `(K,)`; all alike by default.
+        interpolation: How fields are read between their pixels.
     """
 
     def __init__(
@@ -38,8 +42,11 @@ class Objective:
         units: Frame = "standard",
         charts: Charts = "mean",
         weights: Tensor | None = None,
+        interpolation: Interpolation = "spline",
     ) -> None:
         self.problem, self.loss, self._units = problem, loss, units
+        action = problem.action
+        self._action = replace(action, interpolation=interpolation) if isinstance(action, GridAction) else action
         weights = torch.ones(problem.charts, dtype=torch.float64) if weights is None else weights
         self._weights = weights / weights.sum() * (1 if charts == "mean" else problem.charts)
 
@@ -55,10 +62,10 @@ class Objective:
             g = g.to(x.dtype)
         if self.loss == "cross_entropy" and isinstance(function, Probabilities):
             # From the logits: probabilities too small to be told from 0 would set an upper end to the loss.
-            left, right = sides(function.function, problem.action, x, y, g)
+            left, right = sides(function.function, self._action, x, y, g)
             left = torch.log_softmax(left, dim=2)
         else:
-            left, right = sides(function, problem.action, x, y, g)
+            left, right = sides(function, self._action, x, y, g)
             left = left.clamp(min=1e-9).log() if self.loss == "cross_entropy" else left
         each = self._distance(left, right)  # (B, K, *)
         if problem.is_field:
