@@ -171,7 +171,7 @@ def work(options):
     """Names of the parts of a table, and what makes each."""
     seeds = range(options.first, options.first + options.seeds)
     if options.table == "cosets":
-        return {f"{n} {s}": partial(function_cosets, n, options, s) for n in ("d4", "arctan") for s in seeds}
+        return {f"{n} {s}": partial(function_cosets, n, options, s) for n in options.functions for s in seeds}
     if options.table == "determinants":
         return {f"{n} {s}": partial(determinant_cosets, n, options, s) for n in options.data for s in seeds}
     if options.table == "similarity":
@@ -185,6 +185,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--data", nargs="+", default=["heat", "jets"], choices=["heat", "jets", "climate"])
+    parser.add_argument("--functions", nargs="+", default=["d4", "arctan"], choices=["d4", "arctan"])
     parser.add_argument("--fields", type=int, default=400, help="heat fields")
     parser.add_argument("--atlas", default="three", choices=["nineteen", "three", "sheared"])
     parser.add_argument("--jets", type=int, default=20_000)

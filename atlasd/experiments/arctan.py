@@ -30,8 +30,8 @@ class ArctanConfig(FunctionConfig):
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "cpu": {},
-        # The paper gives the top 24 and no K; four times as many, as for jets.
-        "paper": {"published": True, "cosets": "gradient", "starts": 96, "top": 24},
+        # The paper gives the top 24 and no K; twice as many, as for heat and D4.
+        "paper": {"published": True, "cosets": "gradient", "starts": 48, "top": 24},
     }
 
     samples: int = option(4000, "random inputs", least=8)

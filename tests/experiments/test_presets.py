@@ -95,7 +95,7 @@ def test_charts_of_climate_by_name():
     text.check(torch.Size([768, 1152]))
 
 
-@pytest.mark.parametrize(("module", "starts", "top"), [(d4, 256, 128), (arctan, 96, 24)])
+@pytest.mark.parametrize(("module", "starts", "top"), [(d4, 256, 128), (arctan, 48, 24)])
 def test_functions(module, starts, top):
     cosets = configure(module.CONFIG, PAPER).make_cosets()
     assert (cosets.starts, cosets.top, cosets.normalize, cosets.regardless) == (starts, top, True, True)
