@@ -17,10 +17,11 @@ from torch import Tensor
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, exact_first, promising, settle_cosets, settle_generators, words
-from atlasd.discovery.cosets import CosetCandidates, CosetSearch
+from atlasd.discovery.cosets import CosetCandidates, CosetSearch, Proposed
 from atlasd.discovery.film import film
+from atlasd.discovery.lost_charts import without_lost_charts
 from atlasd.discovery.problem import Problem, prepare
-from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, without_lost_charts
+from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
 from atlasd.discovery.search import Found, Search
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.verdict import Court
@@ -28,6 +29,7 @@ from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.predictor import PredictorSpec
+from atlasd.runtime.device import on_device
 from atlasd.runtime.executor import About, TaskFailed, working
 from atlasd.runtime.progress import Progress, Silent, Terminal
 from atlasd.runtime.stages import current_stages, fingerprint
@@ -52,6 +54,7 @@ def discover(
     seed: int = 0,
     executor: Executor | None = None,
     progress: Progress | bool = True,
+    device: str | torch.device | None = None,
 ) -> Discovery:
     """Finds the largest matrix group that a map commutes with, chart by chart, and says how sure that is.
 
@@ -69,6 +72,8 @@ def discover(
         seed: Seed of every random stream.
         executor: Where work may run in parallel; in this process by default.
         progress: Whether to show progress, or a progress display.
+        device: Where tensors live and networks are trained, such as `cuda`; by default where torch creates tensors,
+            the CPU unless told otherwise. Not with an executor, whose workers use the CPU.
 
     Returns:
         The group, the verdict on each generator and coset, and what every chart says.
@@ -90,7 +95,9 @@ def discover(
         if given is not None and (isinstance(given, type | str) or not callable(getattr(given, method, None))):
             raise InputError(f"`{name}` must be an object like {kind}, got {given!r}; leave it out for the default.")
     discrete = None if cosets is False else CosetSearch() if cosets is None or cosets is True else cosets
-    with working(executor):
+    with on_device(device) as where, working(executor):
+        if executor is not None and where.type != "cpu":
+            raise InputError(f"`executor` must be left out with device={str(where)!r}: workers use the CPU.")
         return _discover(
             x, y, function=function, atlas=atlas, action=action, predictor=predictor, search=search,
             cosets=discrete, tolerance=float(tolerance), seed=seed, shown=shown,
@@ -140,11 +147,13 @@ def _attempt(
     clock("predictor")
     nothing = Found(torch.zeros(0, problem.size, problem.size, dtype=torch.float64), unfelt=problem.size**2)
     asked = problem.testable > _TESTABLE
-    found: Found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown)) if asked else nothing
+    found = nothing
+    if asked or getattr(search, "regardless", False):
+        found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown))
     clock("search")
     court = Court(problem, tolerance, seed=seed, progress=shown, weights=found.weights)
-    generators: Settled = stages.do("verdict", lambda: settle_generators(court, found))
-    if isinstance(search, SpectralSearch) and not generators.kept and problem.charts > 1 and len(found.basis):
+    generators: Settled = stages.do("verdict", lambda: settle_generators(court, found if asked else nothing))
+    if asked and isinstance(search, SpectralSearch) and not generators.kept and problem.charts > 1 and len(found.basis):
         # No symmetry of all charts together: is there one of some?
         held = stages.do("charts", lambda: court.holding(found.basis).double())
         if 2 <= int(held.sum()) < problem.charts:
@@ -152,20 +161,30 @@ def _attempt(
             court = court.on(held)
             generators = stages.do("verdict of some", lambda: settle_generators(court, found))
     clock("verdict")
+    proposal: CosetCandidates | None = None
+    judged: CosetSearch | Proposed | None = cosets
+    if cosets is not None and cosets.regardless:
+        # As in the paper, cosets of what was proposed, under the maps that it was proposed for.
+        taken = found.basis if getattr(search, "regardless", False) else generators.matrices
+        same, algebra = problem.with_function(found.function), LieAlgebra(taken)
+        proposal = stages.do("coset search", lambda: cosets.find(same, algebra, seed=seed, progress=shown))
+        judged = Proposed(proposal)
+        clock("coset search")
     identity = torch.eye(problem.size, dtype=torch.float64)[None]
     elements = Settled(identity, [], [])
     undecided = not generators.kept and any(f.direction.decision == "cannot tell" for f in generators.dropped)
     # Where a continuous part could not be decided, elements of it are not to be claimed one by one.
-    if cosets is not None and asked and not undecided:
+    if judged is not None and asked and not undecided:
 
         def discrete(algebra: LieAlgebra) -> Settled:
-            return settle_cosets(court, algebra, cosets, found.felt, seed=seed, progress=shown)
+            return settle_cosets(court, algebra, judged, found.felt, seed=seed, progress=shown)
 
         generators, elements = stages.do("cosets", lambda: exact_first(court, generators, discrete))
     group = Group(LieAlgebra(generators.matrices), elements.matrices)
     clock("cosets")
     group = group.conjugate(torch.linalg.inv(problem.units.frame))
     frames = film(problem, group, court.weights, testable=asked)
+    group = Group(LieAlgebra(group.algebra.basis.cpu()), group.cosets.cpu())
     clock("frames")
     notes = [*_notes(problem, action), *_somewhere(court.weights)]
     return Discovery(
@@ -184,7 +203,8 @@ def _attempt(
         },
         curves={**{f"predictor {k}": v for k, v in fitted.curves.items()}, **found.curves},
         chart_generators=found.chart_basis,
-        proposed=problem.units.to_raw(found.basis),
+        proposed=problem.units.to_raw(found.basis).cpu(),
+        proposed_cosets=None if proposal is None else problem.units.to_raw(proposal.matrices).cpu(),
         frames=frames,
     )
 

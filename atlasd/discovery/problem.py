@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Problem", "prepare"]
+__all__ = ["Problem", "prepare", "prepare_untrained"]
 
 import math
 from collections.abc import Callable, Iterator
@@ -54,6 +54,7 @@ class Problem:
         background: The class whose pixels do not count; `None` for none.
         fits: The predictors behind `functions`; `None` for a given function.
         testable: Share of the spread of the targets that does not commute with everything by itself.
+        recipe: How predictors are fitted, for a search that trains its own; `None` for a given function.
     """
 
     functions: tuple[Function, ...]
@@ -68,6 +69,7 @@ class Problem:
     background: int | None = None
     fits: CrossFit | None = None
     testable: float = 1.0
+    recipe: PredictorSpec | None = None
 
     @property
     def size(self) -> int:
@@ -120,6 +122,12 @@ class Problem:
         if self.classes:
             return functional.one_hot(y, self.classes).movedim(-1, 2).float()
         return y
+
+    def with_function(self, function: Function | None) -> Problem:
+        """The same question about another map, which every sample is asked of; `None` for the same maps."""
+        if function is None:
+            return self
+        return replace(self, functions=(function,), fold=torch.zeros_like(self.fold), fits=None)
 
     def blocks(self) -> list[range]:
         """Charts as they are worked on together: blocks of fixed size, where the maps know their parts."""
@@ -220,8 +228,45 @@ def prepare(
         reach=reach,
         classes=fitted.classes,
         fits=fits,
+        recipe=None if fits is None else fits.recipe,
     )
     return _finished(problem), fitted
+
+
+def prepare_untrained(
+    x: Any, y: Any, *, predictor: PredictorSpec, atlas: Atlas | None = None, action: Action | None = None
+) -> Problem:
+    """The question without maps, for a search that trains its own networks.
+
+    Arguments:
+        x: Inputs.
+        y: Targets.
+        predictor: The recipe of the networks.
+        atlas: Where the charts lie.
+        action: How matrices transform inputs and outputs.
+    """
+    samples = Samples.check(*gather(x, y), atlas, minimum=20)
+    action = _action(samples, action)
+    plain = not isinstance(action, GridAction | VectorAction)
+    samples = samples.plain() if plain else samples.standard()
+    assert samples.units is not None
+    plan = getattr(predictor, "blueprint", None)
+    reach = 0.0 if plan is None else plan(samples).reach
+    return Problem(
+        functions=(_untrained,),
+        fold=torch.zeros(len(samples), dtype=torch.long),
+        action=action if plain else samples.units.action(action),
+        samples=samples,
+        known=False,
+        radius=_radius(samples, reach, known=False),
+        reach=reach,
+        classes=samples.classes,
+        recipe=predictor,
+    )
+
+
+def _untrained(x: Tensor) -> Tensor:
+    raise AssertionError("the search trains its own networks")
 
 
 def in_comparison(problem: Problem, functions: tuple[Function, ...]) -> tuple[Function, ...]:

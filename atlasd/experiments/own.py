@@ -19,7 +19,7 @@ from atlasd.datasets.vector_channels import Mixing, find_pairs
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.own_charts import Placement, place_charts, plan_charts
 from atlasd.experiments.record import Extras
 from atlasd.geometry.actions import Action, GridAction
@@ -30,7 +30,7 @@ from atlasd.runtime.stages import located
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnConfig(Config):
+class OwnConfig(RunConfig):
     """Settings of `atlasd discover`."""
 
     file: str = option("", "the data")
@@ -82,6 +82,7 @@ def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
             action=action,
             tolerance=config.tolerance,
             seed=seed,
+            device=config.device,
             progress=progress,
         )
     metrics: dict[str, Any] = {"samples": len(data.x), "charts": placement.kind}

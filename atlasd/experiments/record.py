@@ -23,6 +23,7 @@ from atlasd.experiments import Experiment, find_experiment
 from atlasd.experiments.config import Config
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.content import read_json, tensor_digest, write_tensors
+from atlasd.runtime.device import find_device
 from atlasd.runtime.executor import working_in
 from atlasd.runtime.files import is_litter, write_atomically
 from atlasd.runtime.progress import Progress
@@ -107,6 +108,7 @@ def plan_config(experiment: Experiment, config: Config, *, seed: int = 0, out: s
         raise InputError(f"`seed` must be a non-negative integer, got {seed}; choose for example 0.")
     directory = Path("runs") / f"{config.title(experiment.name)}-seed{seed}" if out is None else Path(out)
     check_directory(directory)
+    find_device(getattr(config, "device", "cpu"))
     return Plan(experiment, config, seed, directory)
 
 

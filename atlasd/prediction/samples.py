@@ -194,9 +194,11 @@ class Samples:
     def _seen(self, data: Tensor | Stored, index: Tensor) -> tuple[Tensor, Atlas]:
         """Data of some samples, and the atlas that fits them: of files in chunks only the box around the charts."""
         if isinstance(data, Tensor) or not data.rows or not self.is_field:
-            return data[index].to(index.device), self.atlas  # data may be elsewhere than what is worked on
+            # Data may be elsewhere than what is worked on.
+            here = index.to(data.device) if isinstance(data, Tensor) else index.cpu()
+            return data[here].to(index.device), self.atlas
         box, atlas = self.atlas.cropped(data.shape[2:])
-        return data.read(index, box).to(index.device), atlas
+        return data.read(index.cpu(), box).to(index.device), atlas
 
     def targets(self, index: Tensor) -> Tensor:
         """Targets of some samples: `(B, K, *out)`, or class numbers `(B, K, *pixels)`.
