@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from atlasd.discovery.spectral import SpectralSearch as SpectralSearch
     from atlasd.geometry.actions import GridAction as GridAction
     from atlasd.geometry.actions import VectorAction as VectorAction
+    from atlasd.geometry.affine import AffineAction as AffineAction
     from atlasd.geometry.atlas import Atlas as Atlas
     from atlasd.geometry.charts import PlaneChart as PlaneChart
     from atlasd.geometry.charts import WholeChart as WholeChart
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 
 # Loaded on first use: `atlasd --help` must not wait for torch.
 _HOMES = {
+    "AffineAction": "geometry.affine",
     "Atlas": "geometry.atlas",
     "Audit": "nn.auditing",
     "ConvPredictor": "prediction.neural",

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from atlasd.algebra.affine import fixed_point
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, exact_first, promising, settle_cosets, settle_generators, words
@@ -134,6 +135,8 @@ def _attempt(
     search = SpectralSearch() if search is None else search
     stages = current_stages()
     stages.enter(fingerprint(x, y, seed, atlas, action, predictor, search, cosets, tolerance))
+    if getattr(action, "homogeneous", False) and not isinstance(search, SpectralSearch):
+        raise InputError(f"`search` must be a SpectralSearch for an AffineAction, got {type(search).__name__}.")
     problem, fitted = prepare(
         x, y, function=function, atlas=atlas, action=action, predictor=predictor, seed=seed, progress=shown
     )
@@ -155,12 +158,11 @@ def _attempt(
             return settle_cosets(court, algebra, cosets, found.felt, seed=seed, progress=shown)
 
         generators, elements = stages.do("cosets", lambda: exact_first(court, generators, discrete))
-    group = Group(LieAlgebra(generators.matrices), elements.matrices)
+    group, centre = _in_raw_units(problem, generators.matrices, elements.matrices)
     clock("cosets")
-    group = group.conjugate(torch.linalg.inv(problem.units.frame))
     frames = film(problem, group, court.weights, testable=asked)
     clock("frames")
-    notes = _notes(problem, action)
+    notes = _notes(problem, action) + centre
     return Discovery(
         group=group,
         verdict=words(group, generators, elements, unfelt=found.unfelt, tolerance=tolerance, notes=notes),
@@ -182,6 +184,23 @@ def _attempt(
     )
 
 
+def _in_raw_units(problem: Problem, generators: Tensor, cosets: Tensor) -> tuple[Group, list[str]]:
+    """The group of generators and cosets in standard units, as it acts on raw data, and where its centre is."""
+    standard = Group(LieAlgebra(generators), cosets, affine=problem.homogeneous)
+    group = standard.conjugate(torch.linalg.inv(problem.units.frame))
+    if not problem.homogeneous:
+        return group, []
+    ambient = problem.ambient
+    basis, elements = ambient.tidy_generators(group.algebra.basis), ambient.tidy_elements(group.cosets)
+    tidied = Group(LieAlgebra(basis), elements, tolerance=group.tolerance, affine=True)
+    tidied.__dict__["identification"] = group.identification
+    point = fixed_point(standard)
+    if point is None:
+        return tidied, []
+    raw = problem.units.raw_inputs(point).tolist()
+    return tidied, [f"the centre is ({', '.join(f'{v:.3g}' for v in raw)})"]
+
+
 class _Clock:
     """Seconds of every stage, one after the other."""
 
@@ -201,7 +220,7 @@ def _notes(problem: Problem, action: Action | None) -> list[str]:
     fixed = isinstance(action or problem.action, VectorAction | GridAction) and (
         problem.action.rho_out is None  # type: ignore[attr-defined]
     )
-    if outputs > 1 and fixed and (problem.is_field or outputs % problem.size == 0):
+    if outputs > 1 and fixed and (problem.is_field or outputs % problem.samples.size == 0):
         kind = "channels" if problem.is_field else "numbers"
         return [
             f"the {outputs} {kind} of the targets were taken as {outputs} invariants; where they are components of a "

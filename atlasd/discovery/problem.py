@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from atlasd.algebra.ambient import Ambient
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction, window_radius
 from atlasd.geometry.atlas import Atlas
@@ -72,7 +73,17 @@ class Problem:
     @property
     def size(self) -> int:
         """Size n of the matrices."""
-        return self.samples.size
+        return self.samples.size + int(self.homogeneous)
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether matrices hold a translation, and have one row and column more than vectors have components."""
+        return getattr(self.action, "homogeneous", False)
+
+    @property
+    def ambient(self) -> Ambient:
+        """The group of all matrices that are looked at."""
+        return Ambient(self.size, affine=self.homogeneous)
 
     @property
     def charts(self) -> int:
@@ -194,7 +205,8 @@ def prepare(
         samples = samples.in_files(current_workers().scratch)
     raw = samples
     plain = not isinstance(action, GridAction | VectorAction)
-    samples = samples.plain() if plain else samples.standard()
+    centred = getattr(action, "homogeneous", False)
+    samples = samples.plain() if plain else samples.standard(centred=centred)
     assert samples.units is not None
     fits: CrossFit | None = None
     if function is not None:
@@ -311,7 +323,8 @@ def _action(samples: Samples, action: Action | None) -> Action:
             raise InputError(f"`action` must have dimensions={samples.size}, got {action.dimensions}.")
         _check_rho("rho_in", action.rho_in, samples.size, samples.x.shape[1])
     if isinstance(action, GridAction | VectorAction) and samples.y is not None and not samples.classes:
-        _check_rho("rho_out", action.rho_out, samples.size, samples.outputs)
+        size = samples.size + int(getattr(action, "homogeneous", False))
+        _check_rho("rho_out", action.rho_out, size, samples.outputs)
     return action
 
 

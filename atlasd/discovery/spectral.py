@@ -55,12 +55,16 @@ class SpectralSearch:
         asked = Residual(problem, problem.pick(self.slopes))
         residual, null = (m[0] for m in asked.slopes())
         felt = felt_components(asked.few(1024), null)  # (n, m)
-        # Generators that neither read nor change what nothing feels.
+        # Generators that neither read nor change what nothing feels. Translations may change it: whether a map feels
+        # a component is what a translation along it asks.
         inside = torch.einsum("ia,jb->abij", felt, felt).reshape(-1, n * n)
+        if problem.homogeneous:
+            linear = torch.einsum("ia,jb->abij", felt[:, :-1], felt[:, :-1]).reshape(-1, n * n)
+            inside = torch.cat([linear, problem.ambient.directions[n - 1 :: n].flatten(1)])
         values, directions, blind = solve(inside @ residual @ inside.mT, inside @ null @ inside.mT)
         basis = (directions @ inside).reshape(-1, n, n)
         basis = basis if self.generators is None else basis[: self.generators]
-        unfelt = n * n - len(inside) + len(blind)
+        unfelt = len(problem.ambient.directions) - len(inside) + len(blind)
         return Found(
             basis, tuple(values.tolist()), unfelt=unfelt, fixed=self.generators is not None,
             felt=None if felt.shape[1] == n else felt,
@@ -68,7 +72,7 @@ class SpectralSearch:
 
 
 def felt_components(residual: Residual, null: Tensor) -> Tensor:
-    """Orthonormal components of standard vectors that the map feels, `(n, m)`.
+    """Orthonormal components of standard vectors that the map feels, `(n, m)`; the last is 1 of homogeneous ones.
 
     Components are ordered by the mean square of the derivative along them. The least ones are left out together as long
     as swapping them between samples costs nothing.
@@ -77,16 +81,15 @@ def felt_components(residual: Residual, null: Tensor) -> Tensor:
         residual: The residual on some samples.
         null: Gram matrix of gradients met by inputs of other samples, `(n^2, n^2)`.
     """
-    n = residual.problem.size
-    slopes = torch.einsum("ijkj->ik", null.reshape(n, n, n, n))
+    n, size = residual.problem.samples.size, residual.problem.size
+    slopes = torch.einsum("ijkj->ik", null.reshape([size] * 4)[:n, :n, :n, :n])
     _, frame = torch.linalg.eigh((slopes + slopes.mT) / 2)
     spans = [frame[:, :k] @ frame[:, :k].mT for k in range(1, n)]
-    if not spans:
-        return frame
     limit = 1e-6 if residual.problem.known else _UNFELT
-    costs = residual.permuted(torch.stack(spans))
-    count = next((k for k, cost in enumerate(costs.tolist()) if cost > limit), len(spans))
-    return frame[:, count:]
+    costs = residual.permuted(torch.stack(spans)).tolist() if spans else []
+    count = next((k for k, cost in enumerate(costs) if cost > limit), len(spans))
+    felt = frame[:, count:]
+    return torch.block_diag(felt, torch.ones(size - n, size - n, dtype=felt.dtype))
 
 
 def solve(residual: Tensor, null: Tensor) -> tuple[Tensor, Tensor, Tensor]:
