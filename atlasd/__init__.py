@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from atlasd.discovery.discover import discover as discover
     from atlasd.discovery.discover import discover_cosets as discover_cosets
     from atlasd.discovery.discover import discover_generators as discover_generators
+    from atlasd.discovery.flow import FlowDiscovery as FlowDiscovery
+    from atlasd.discovery.flow import discover_flow as discover_flow
     from atlasd.discovery.gradient import GradientSearch as GradientSearch
     from atlasd.discovery.locality import survey_charts as survey_charts
     from atlasd.discovery.residual import equivariance_error as equivariance_error
@@ -49,6 +51,7 @@ _HOMES = {
     "CosetSearch": "discovery.cosets",
     "DeepSetsPredictor": "prediction.moments",
     "Discovery": "discovery.result",
+    "FlowDiscovery": "discovery.flow",
     "GradientSearch": "discovery.gradient",
     "GridAction": "geometry.actions",
     "Group": "algebra.group",
@@ -65,6 +68,7 @@ _HOMES = {
     "audit": "nn.auditing",
     "discover": "discovery.discover",
     "discover_cosets": "discovery.discover",
+    "discover_flow": "discovery.flow",
     "discover_generators": "discovery.discover",
     "equivariance_error": "discovery.residual",
     "fit_predictor": "prediction.fit",
