@@ -22,6 +22,7 @@ from torch.func import jacrev, vmap
 
 import atlasd as ad
 
+TOLERANCE = 0.05
 DELTA = 0.05
 """Defect of a claimed generator above which the claim is false."""
 
@@ -130,7 +131,7 @@ def run(name: str, count: int, noise: float, seed: int) -> tuple[int, int, float
     drawn = torch.randn(y.shape, generator=torch.Generator().manual_seed(seed + 1), dtype=torch.float64)
     y = y + noise * y.square().mean().sqrt() * drawn
     started = time.perf_counter()
-    found = ad.discover_flow(x, y, cosets=False, degree=0, seed=seed)
+    found = ad.discover_flow(x, y, cosets=False, degree=0, tolerance=TOLERANCE, seed=seed)
     seconds = time.perf_counter() - started
     basis = found.algebra.basis
     if not len(basis):

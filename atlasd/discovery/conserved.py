@@ -91,7 +91,7 @@ def find_conserved(
             f"{math.comb(n + max(degree, 0), max(degree, 0))} monomials for {len(x)} states; "
             f"{_room(len(x), n, len(functions))} would fit."
         )
-    speeds, elsewhere = _held_out(x, dx, predictor, seed, progress)
+    speeds, elsewhere = _held_out(x, dx, _Library(n, degree, dict(functions)), predictor, seed, progress)
     order = torch.randperm(len(x), generator=stream(seed, "conserved"))
     halves = order[::2], order[1::2]
     found: list[Conserved] = []
@@ -130,24 +130,40 @@ def _room(states: int, n: int, others: int) -> int:
 
 
 def _held_out(
-    x: Tensor, dx: Tensor, predictor: PredictorSpec, seed: int, progress: Progress
+    x: Tensor, dx: Tensor, library: _Library, predictor: PredictorSpec, seed: int, progress: Progress
 ) -> tuple[Tensor, list[Tensor]]:
-    """Velocities `(N, n)` of every state as predicted from other folds, and those of states turned at random."""
-    samples = Samples.check(x, dx, None, minimum=20).standard(centred=True)
-    assert samples.units is not None
+    """Velocities `(N, n)` of every state as predicted from other folds, and those of states turned at random.
+
+    The better of two predictors: the given one, and a regression on what gradients of the library are made of.
+    """
+    samples = Samples.check(x, dx, None, minimum=20).standard(centred=True, velocities=True)
+    units = samples.units
+    assert units is not None
     fits = cross_fit(predictor, samples, (), seed=seed, progress=progress)
     generator = stream(seed, "conserved", "unrelated")
     turns = torch.linalg.qr(torch.randn(_UNRELATED, *[x.shape[1]] * 2, generator=generator, dtype=torch.float64)).Q
     # No farther out than data are. A flow that is only turned may conserve something of its own.
     turns = turns * torch.rand(_UNRELATED, x.shape[1], 1, generator=generator, dtype=torch.float64)
-    out = [torch.zeros_like(dx) for _ in range(1 + _UNRELATED)]
+    turns = torch.cat([torch.eye(x.shape[1], dtype=torch.float64)[None], turns])
+    made: list[list[Tensor]] = [[torch.zeros_like(dx) for _ in turns] for _ in range(2)]
     for k, member in enumerate(fits.members):
-        mine = (fits.fold == k).nonzero().flatten()
+        mine, others = (fits.fold == k).nonzero().flatten(), (fits.fold != k).nonzero().flatten()
+        weights = _regress(library.forces(x[others]), dx[others])
         z = samples.inputs(mine)
         with torch.no_grad():
-            for made, turn in zip(out, [torch.eye(x.shape[1]).double(), *turns], strict=True):
-                made[mine] = member.function(z @ turn)[:, 0].double() * samples.units.outputs
-    return out[0], out[1:]
+            for t, turn in enumerate(turns):
+                made[0][t][mine] = units.raw_targets(member.function(z @ turn)[:, 0].double())
+                made[1][t][mine] = library.forces(units.raw_inputs(z @ turn)[:, 0]) @ weights
+    best = min(made, key=lambda guesses: float(units.targets(guesses[0] - dx).square().mean()))
+    return best[0], best[1:]
+
+
+def _regress(columns: Tensor, y: Tensor) -> Tensor:
+    """Weights `(m, n)` of a regression with as much ridge as rounding asks for."""
+    size = columns.square().mean(0).sqrt().clamp_min(1e-300)
+    gram = (columns / size).mT @ (columns / size) / len(columns)
+    right = (columns / size).mT @ y / len(columns)
+    return torch.linalg.solve(gram + _BLIND * torch.eye(len(gram), dtype=gram.dtype), right) / size[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +190,11 @@ class _Library:
         keep = values > _BLIND * values.max()
         frame = vectors[:, keep] / values[keep].sqrt() / size[:, None]
         return torch.einsum("bmi,mr->bri", rows, frame), frame
+
+    def forces(self, x: Tensor) -> Tensor:
+        """What velocities of states `(N, n)` may be made of, `(N, k)`: monomials, and derivatives of the functions."""
+        slopes = [_gradient(name, f, x) for name, f in self.functions.items()]
+        return torch.cat([Monomials(self.n, max(self.degree, 1))(x), *slopes], dim=1)
 
     def describe(self, coefficients: Tensor, strength: float, upper: float) -> Conserved:
         """The function in words, its largest coefficient 1."""

@@ -20,7 +20,7 @@ from atlasd.discovery.discover import TOLERANCE, discover
 from atlasd.discovery.result import Discovery, Verdict
 from atlasd.errors import InputError
 from atlasd.geometry.actions import VectorAction
-from atlasd.geometry.affine import AffineAction, linear_part
+from atlasd.geometry.affine import AffineAction, as_inputs, linear_part
 from atlasd.prediction.forms import FormPredictor
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.prediction.units import Units
@@ -111,7 +111,7 @@ def discover_flow(
         raise InputError(f"`action` must be 'affine' or 'linear', got {action!r}.")
     affine = action == "affine"
     found = discover(
-        states, speeds, action=AffineAction(rho_out=linear_part) if affine else VectorAction(rho_out=_same),
+        states, speeds, action=AffineAction(rho_out=linear_part) if affine else VectorAction(rho_out=as_inputs),
         predictor=predictor or FormPredictor(), cosets=cosets, tolerance=tolerance, seed=seed, progress=progress,
     )  # fmt: skip
     found, trivial = _without_flow(found, states, speeds)
@@ -139,10 +139,6 @@ def _quotient(basis: Tensor, flow: Tensor, rows: Tensor) -> Tensor | None:
         if not len(rest) or LieAlgebra(rest).closure_error() < 1e-3:
             return rest
     return None
-
-
-def _same(g: Tensor) -> Tensor:
-    return g
 
 
 def _checked(x: Any, dx: Any, after: Any) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from torch.nn import functional
 from atlasd.algebra.ambient import Ambient
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction, window_radius
+from atlasd.geometry.affine import as_inputs, linear_part
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.resample import pixel_grid
 from atlasd.prediction.crossfit import CrossFit, cross_fit
@@ -206,7 +207,8 @@ def prepare(
     raw = samples
     plain = not isinstance(action, GridAction | VectorAction)
     centred = getattr(action, "homogeneous", False)
-    samples = samples.plain() if plain else samples.standard(centred=centred)
+    velocities = getattr(action, "rho_out", None) in (as_inputs, linear_part)
+    samples = samples.plain() if plain else samples.standard(centred=centred, velocities=velocities)
     assert samples.units is not None
     fits: CrossFit | None = None
     if function is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AffineAction", "linear_part"]
+__all__ = ["AffineAction", "as_inputs", "linear_part"]
 
 from dataclasses import dataclass
 
@@ -15,6 +15,11 @@ from atlasd.geometry.actions import VectorAction, _on_axis
 def linear_part(g: Tensor) -> Tensor:
     """The linear part `(*, n, n)` of homogeneous matrices `(*, n + 1, n + 1)`: how a velocity transforms."""
     return g[..., :-1, :-1]
+
+
+def as_inputs(g: Tensor) -> Tensor:
+    """The representation of outputs that transform as the inputs do: the matrix itself."""
+    return g
 
 
 @dataclass(frozen=True)

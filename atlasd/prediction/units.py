@@ -23,7 +23,8 @@ class Units:
         frame: For vectors, W with standard vectors `W x`, shape `(n, n)`, or `W (x, 1)`, shape `(n + 1, n + 1)`, where
             they are taken about their mean; the identity for fields.
         channels: Spread of every channel of input fields, `(C,)`; empty for vectors.
-        outputs: Spread of every output, `(O,)`; empty for classes.
+        outputs: Spread of every output, `(O,)`; empty for classes. Where outputs are measured in units of the inputs, a
+            matrix S `(O, O)` with raw outputs `S y`.
 
     Example:
         >>> x = torch.randn(500, 2, generator=torch.Generator().manual_seed(0)).double()
@@ -97,11 +98,25 @@ class Units:
         shift = self.frame[:n, n] if len(self.frame) > n else 0.0
         return torch.linalg.solve(self.frame[:n, :n], (x.double() - shift).unsqueeze(-1)).squeeze(-1).to(x.dtype)
 
+    def with_velocities(self, y: Tensor) -> Units:
+        """The same units, with outputs `(B, n)` that transform as the inputs do measured in units of these."""
+        n = y.shape[-1]
+        linear = self.frame[:n, :n]
+        size = (y.double() @ linear.mT).square().mean().sqrt()
+        size = torch.where(size > 0, size, 1.0)
+        return replace(self, outputs=size * torch.linalg.inv(linear))
+
     def targets(self, y: Tensor) -> Tensor:
         """Raw outputs `(B, O, *S)` in standard units, in the same precision."""
         if not len(self.outputs):
             return y
+        if self.outputs.ndim == 2:
+            return torch.linalg.solve(self.outputs, y.double().mT).mT.to(y.dtype)
         return (y.double() / self.outputs.reshape(-1, *[1] * (y.ndim - 2))).to(y.dtype)
+
+    def raw_targets(self, y: Tensor) -> Tensor:
+        """The opposite of `targets`, for outputs `(B, O)`."""
+        return (y.double() @ self.outputs.mT if self.outputs.ndim == 2 else y.double() * self.outputs).to(y.dtype)
 
     def action(self, action: Action) -> Action:
         """The same action on data in standard units."""
@@ -130,7 +145,7 @@ class InUnits:
     Arguments:
         rho: The representation on raw channels, of raw matrices.
         frame: W of `Units`.
-        sizes: Spread of every channel, `(c,)`; empty for none.
+        sizes: Spread of every channel, `(c,)`, or a matrix as in `Units`; empty for none.
     """
 
     rho: Representation
@@ -143,4 +158,6 @@ class InUnits:
         if not len(self.sizes):
             return moved
         sizes = self.sizes.to(moved.dtype)
+        if sizes.ndim == 2:
+            return torch.linalg.solve(sizes, moved @ sizes)
         return moved * sizes / sizes[:, None]
