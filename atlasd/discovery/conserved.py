@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from atlasd.algebra.basis import standard_form
 from atlasd.algebra.monomials import Monomials, write_sum
 from atlasd.discovery.verdict import APART
 from atlasd.errors import InputError
@@ -27,6 +29,8 @@ _DEGREE = 4
 _MOST = 200
 """The most functions of a library that is chosen by itself."""
 _BLIND = 1e-8
+_EXACT = 0.1
+"""Share of the tolerance below which a change counts as none."""
 _UNRELATED = 9
 """Flows that have nothing to do with the states."""
 _LOOKED = 12
@@ -105,22 +109,27 @@ def find_conserved(
         limit = min(tolerance, sorted(chance)[len(chance) // 2] / APART)
         judged = _judge(gradients, dx, speeds, halves)
         least = min(least, min(j.low for j in judged))
-        for one in (j for j in judged if j.high <= limit):
-            slope = torch.einsum("m,bmi->bi", one.direction, gradients)[:, None]
+        # What changes little, yet clearly, is not conserved.
+        passed = [j for j in judged if j.high <= limit and j.low <= _EXACT * tolerance]
+        worst = max((j.strength for j in passed), default=0.0), max((j.high for j in passed), default=0.0)
+        for direction in _plain([j.direction for j in passed], frame):
+            slope = torch.einsum("m,bmi->bi", direction, gradients)[:, None]
             more = torch.cat([spanned, slope / slope.norm(dim=-1, keepdim=True).clamp_min(1e-300)], dim=1)
             if _rank(more) > rank:
                 spanned, rank = more, rank + 1
-                found.append(library.describe(frame @ one.direction, one.strength, one.high))
+                found.append(library.describe(frame @ direction, *worst))
     size = f"functions of degree up to {degree}" if degree else "the given functions"
     if functions and degree:
         size += " with the given ones"
     if found:
-        return tuple(found), f"Conserved among {size}: {len(found)} quantities." if len(found) > 1 else (
-            f"Conserved among {size}: 1 quantity."
-        )
-    if least > limit:
+        count = "1 quantity" if len(found) == 1 else f"{len(found)} quantities"
+        return tuple(found), f"Conserved among {size}: {count}."
+    if least > _EXACT * tolerance:
         return (), f"Nothing is conserved among {size}: the least changing one changes by at least {least:.1%}."
-    return (), f"Cannot tell whether anything is conserved among {size}: the interval straddles {limit:.1%}."
+    return (
+        (),
+        f"Cannot tell whether anything is conserved among {size}: changes below {limit:.1%} cannot be told apart.",
+    )
 
 
 def _room(states: int, n: int, others: int) -> int:
@@ -251,6 +260,23 @@ def _judge(gradients: Tensor, dx: Tensor, speeds: Tensor, halves: tuple[Tensor, 
         ends = (math.sqrt(max(v, 0.0)) for v in (ratio, ratio - single * error, ratio + all_together * error))
         out.append(_Judged(direction, *ends))
     return out
+
+
+def _plain(directions: list[Tensor], frame: Tensor) -> Tensor:
+    """Combinations `(k, r)` with the same span that have few functions of the library each, and share few.
+
+    Arguments:
+        directions: Combinations of independent functions, each `(r,)`.
+        frame: These as combinations of the functions of the library, `(m, r)`.
+    """
+    if len(directions) < 2:
+        return torch.stack(directions) if directions else frame.new_zeros(0, frame.shape[1])
+    size = 1 / frame.norm(dim=1).clamp_min(1e-300)  # a function as large as the others counts as much
+    rows = (torch.stack(directions) @ frame.mT) * size
+    side = math.ceil(rows.shape[1] ** 0.5)
+    square = functional.pad(rows, (0, side * side - rows.shape[1])).unflatten(1, (side, side))
+    plain = standard_form(square).flatten(1)[:, : rows.shape[1]] / size
+    return torch.linalg.lstsq(frame, plain.mT).solution.mT
 
 
 def _rank(slopes: Tensor) -> int:
