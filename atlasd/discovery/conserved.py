@@ -128,7 +128,7 @@ def find_conserved(
         return (), f"Nothing is conserved among {size}: the least changing one changes by at least {least:.1%}."
     return (
         (),
-        f"Cannot tell whether anything is conserved among {size}: changes below {limit:.1%} cannot be told apart.",
+        f"Cannot tell whether anything is conserved among {size}: changes below {limit:.1%} all look alike.",
     )
 
 
