@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from atlasd.geometry.atlas import Atlas as Atlas
     from atlasd.geometry.charts import PlaneChart as PlaneChart
     from atlasd.geometry.charts import WholeChart as WholeChart
+    from atlasd.geometry.polynomial import PolynomialAction as PolynomialAction
     from atlasd.geometry.sphere import SphereChart as SphereChart
     from atlasd.nn.auditing import Audit as Audit
     from atlasd.nn.auditing import audit as audit
@@ -59,6 +60,7 @@ _HOMES = {
     "MLPPredictor": "prediction.neural",
     "MomentPredictor": "prediction.moments",
     "PlaneChart": "geometry.charts",
+    "PolynomialAction": "geometry.polynomial",
     "SpectralSearch": "discovery.spectral",
     "SphereChart": "geometry.sphere",
     "StencilPredictor": "prediction.stencil",

@@ -24,10 +24,12 @@ from atlasd.discovery.problem import Problem, prepare
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, without_lost_charts
 from atlasd.discovery.search import Found, Search
 from atlasd.discovery.spectral import SpectralSearch
+from atlasd.discovery.vector_fields import discover_fields
 from atlasd.discovery.verdict import Court
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
+from atlasd.geometry.polynomial import PolynomialAction
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.executor import About, TaskFailed, working
 from atlasd.runtime.progress import Progress, Silent, Terminal
@@ -90,6 +92,14 @@ def discover(
     ):
         if given is not None and (isinstance(given, type | str) or not callable(getattr(given, method, None))):
             raise InputError(f"`{name}` must be an object like {kind}, got {given!r}; leave it out for the default.")
+    if isinstance(action, PolynomialAction):
+        if atlas is not None or search is not None:
+            raise InputError("`atlas` and `search` must be left out for a PolynomialAction.")
+        with working(executor):
+            return discover_fields(
+                x, y, action=action, function=function, predictor=predictor, tolerance=float(tolerance), seed=seed,
+                progress=shown,
+            )  # fmt: skip
     discrete = None if cosets is False else CosetSearch() if cosets is None or cosets is True else cosets
     with working(executor):
         return _discover(

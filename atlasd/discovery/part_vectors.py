@@ -45,7 +45,7 @@ class VectorPart(Part):
         Each is that of another sample. Of a translation all are alike: what they have in common is turned into a random
         direction for every sample.
         """
-        if not self.problem.homogeneous:
+        if not self.problem.shifts:
             return step.roll(1, dims=1)
         common = step.mean(1, keepdim=True)
         drawn = torch.randn(step.shape[1:], generator=stream(0, "unrelated"), dtype=torch.float64)
@@ -131,12 +131,9 @@ class VectorPart(Part):
         tokens = x if x.ndim == 4 else x.unsqueeze(2)
         slope = self._gradients(tokens, x.ndim == 4)  # (O, B, P, n)
         v = tokens[:, 0].double()
-        shifts = slope.new_zeros(0)
-        if self.problem.homogeneous:
-            # A translation of unrelated samples: as far, in random directions.
-            shifts = slope.square().sum((0, 2, 3)).mean() * torch.eye(n, dtype=torch.float64) / (n - 1)
-            slope, v = functional.pad(slope, (0, 1)), functional.pad(v, (0, 1), value=1.0)
-            shifts[-1] = 0.0
+        steepness = float(slope.square().sum((0, 2, 3)).mean()) / v.shape[-1]
+        if self.problem.shifts:
+            slope, v = functional.pad(slope, (0, n - v.shape[-1])), action.columns(v)  # type: ignore[attr-defined]
         j = torch.einsum("obpi,bpj->boij", slope, v).flatten(2)  # (B, O, n^2)
         t = torch.stack([action.output_generator(a.to(p.dtype), p)[:, 0] for a in basis], dim=-1).double()
         r = j - t.flatten(1, -2) if t.ndim > 3 else j - t
@@ -147,13 +144,27 @@ class VectorPart(Part):
         pairs = torch.einsum("piqk,pjql->ijkl", *both).reshape(n * n, n * n)
         own = torch.einsum("obpi,obqk,bpj,bql->ijkl", slope, slope, v, v).reshape(n * n, n * n) if count < 200 else 0.0
         null = (pairs - own) / (count * (count - 1))
-        if len(shifts):
-            null = null.reshape(n, n, n, n)
-            null[:, -1], null[:, :, :, -1] = 0.0, 0.0
-            null[:, -1, :, -1] = shifts
-            null = null.reshape(n * n, n * n)
+        if self.problem.shifts:
+            null = self._null_with_shifts(slope, v, steepness)
         null = null + torch.einsum("boa,boc->ac", t, t) / count
         return residual[None], null[None]
+
+    def _null_with_shifts(self, slope: Tensor, v: Tensor, steepness: float) -> Tensor:
+        """Null level `(n^2, n^2)` of generators that may displace all vectors alike: see `_unrelated`.
+
+        Arguments:
+            slope: Derivatives of all outputs, `(O, B, P, n)`.
+            v: What generators multiply, `(B, P, n)`.
+            steepness: Mean square of the derivative along a random direction, of all tokens together.
+        """
+        n, common = v.shape[-1], v.mean((0, 1))
+        v = v - common
+        both = torch.einsum("obpi,obqk->piqk", slope, slope), torch.einsum("bpj,bql->pjql", v, v)
+        null = torch.einsum("piqk,pjql->ijkl", *both) / len(v) ** 2
+        felt = torch.zeros(n, dtype=torch.float64)
+        felt[: self.problem.samples.size] = steepness
+        null = null + torch.einsum("ik,j,l->ijkl", torch.diag(felt), common, common)
+        return null.reshape(n * n, n * n)
 
     def _gradients(self, tokens: Tensor, is_set: bool) -> Tensor:
         """Derivatives of all outputs, `(O, B, P, n)`; by differences where a function has none."""

@@ -213,6 +213,14 @@ class VectorAction:
     homogeneous: ClassVar[bool] = False
     """Whether matrices have one row and column more than vectors have components."""
 
+    def matrix_size(self, n: int) -> int:
+        """Size of the matrices for vectors of n components."""
+        return n
+
+    def columns(self, x: Tensor) -> Tensor:
+        """What generators multiply: the vectors `(*, n)` themselves."""
+        return x
+
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
         """Moves vectors `(*L, n)` or tokens `(*L, P, n)` by `(n, n)` or `(*L, n, n)`."""
         return _on_axis(g, x, -1)

@@ -42,6 +42,14 @@ class AffineAction(VectorAction):
 
     homogeneous = True
 
+    def matrix_size(self, n: int) -> int:
+        """Size of the matrices for vectors of n components."""
+        return n + 1
+
+    def columns(self, x: Tensor) -> Tensor:
+        """Vectors `(*, n)` in homogeneous coordinates, `(*, n + 1)`."""
+        return torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)
+
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
         """Transforms vectors `(*L, n)` or tokens `(*L, P, n)` by `(n + 1, n + 1)` or `(*L, n + 1, n + 1)`."""
         return _on_axis(linear_part(g), x, -1) + _shift(g, x)
