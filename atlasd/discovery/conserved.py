@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.algebra.basis import standard_form
-from atlasd.algebra.monomials import Monomials, write_sum
 from atlasd.discovery.verdict import APART
 from atlasd.errors import InputError
+from atlasd.geometry.monomials import Monomials, write_sum
 from atlasd.prediction.crossfit import cross_fit
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.prediction.samples import Samples

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from atlasd.algebra.monomials import Monomials, variables, write_sum
 from atlasd.errors import InputError
 from atlasd.geometry.actions import VectorAction
+from atlasd.geometry.monomials import Monomials, variables, write_sum
 
 _STEPS = 16
 """Steps of the integration for a field that displaces by about the spread of the data."""

@@ -3,7 +3,7 @@
 import torch
 from torch.func import jacrev, vmap
 
-from atlasd.algebra.monomials import Monomials, write_sum
+from atlasd.geometry.monomials import Monomials, write_sum
 
 
 def test_values_and_gradients():
