@@ -116,8 +116,10 @@ def discover_flow(
     )  # fmt: skip
     found, trivial = _without_flow(found, states, speeds)
     shown = progress if not isinstance(progress, bool) else Silent()
+    # From one state to the next, the gradient half-way tells the change, of quadratic functions exactly.
+    middle = states if after is None else states + speeds / 2
     conserved, reason = find_conserved(
-        states, speeds, predictor=predictor or FormPredictor(), degree=degree, functions=functions or {},
+        middle, speeds, predictor=predictor or FormPredictor(), degree=degree, functions=functions or {},
         tolerance=tolerance, seed=seed, progress=shown,
     )  # fmt: skip
     return FlowDiscovery(found, trivial, conserved, reason)
