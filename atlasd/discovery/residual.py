@@ -177,7 +177,7 @@ class Residual:
 
     def permuted(self, projectors: Tensor) -> Tensor:
         """Strength `(M,)` of swapping the part of vectors in the span of each projector `(M, n, n)` between samples."""
-        identity = torch.eye(self.problem.size, dtype=torch.float64)[None]
+        identity = self.problem.exponential(torch.zeros(1, *[self.problem.size] * 2, dtype=torch.float64))
         scale = self.losses(identity).scale.mean()
         cost = torch.cat(self._all("permuted", projectors.double()), dim=-1).mean((1, 2))
         return (cost / scale.clamp_min(1e-300)).clamp_min(0.0).sqrt()

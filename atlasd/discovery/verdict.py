@@ -113,7 +113,7 @@ class Court:
         if not len(basis):
             return []
         sizes = self.sizes()
-        trials = self._trials(_pairs(basis, sizes), sizes * len(basis))
+        trials = self._trials(_pairs(basis, sizes, self.problem), sizes * len(basis))
         groups = [trials[i : i + len(sizes)] for i in range(0, len(trials), len(sizes))]
         return self._judge([self._counting(group) for group in groups], groups)
 
@@ -129,7 +129,7 @@ class Court:
         """A quick look at generators `(k, n, n)`: the largest strength over sizes that count, and its error, `(k,)`."""
         quick = self._with(residual=self.residual.few(samples))
         sizes = self.sizes()
-        trials = quick._trials(_pairs(basis, sizes), sizes * len(basis))
+        trials = quick._trials(_pairs(basis, sizes, self.problem), sizes * len(basis))
         worst = []
         for i in range(0, len(trials), len(sizes)):
             group = trials[i : i + len(sizes)]
@@ -170,7 +170,7 @@ class Court:
         Every chart is judged alone; the level is that of all charts together.
         """
         sizes = self.sizes()
-        trials = self._trials(_pairs(basis, sizes), sizes * len(basis))
+        trials = self._trials(_pairs(basis, sizes, self.problem), sizes * len(basis))
         charts = torch.eye(len(self.weights), dtype=torch.float64)
         level = LEVEL / len(charts) / max(len(basis), 1)
         best = torch.zeros(len(charts), dtype=torch.bool)
@@ -334,11 +334,11 @@ class Court:
         return ratio, ratio - high * float(spread), ratio - low * float(spread), True
 
 
-def _pairs(basis: Tensor, sizes: Sequence[float]) -> Tensor:
+def _pairs(basis: Tensor, sizes: Sequence[float], problem: Problem) -> Tensor:
     """Elements of generators `(k, n, n)` at every size and their inverses, `(k T, 2, n, n)`."""
     steps = torch.tensor([[t, -t] for t in sizes], dtype=torch.float64)
     tangents = steps[:, :, None, None] * scaled(basis.double())[:, None, None]
-    elements = torch.matrix_exp(tangents.reshape(-1, *basis.shape[1:]).contiguous())
+    elements = problem.exponential(tangents.reshape(-1, *basis.shape[1:]).contiguous())
     return elements.nan_to_num(1e30, 1e30, -1e30).unflatten(0, (-1, 2))
 
 
