@@ -18,6 +18,7 @@ from atlasd.datasets.own import Cleaning, OwnData, read_own, scaled
 from atlasd.datasets.vector_channels import Mixing, find_pairs
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery
+from atlasd.discovery.targets import Targets
 from atlasd.errors import InputError
 from atlasd.experiments.config import Config, option, tolerance_option
 from atlasd.experiments.own_charts import Placement, place_charts, plan_charts
@@ -42,6 +43,7 @@ class OwnConfig(Config):
     in_radius: int | None = option(None, "half the width of input patches in pixels", least=1)
     out_radius: int | None = option(None, "half the width of output patches in pixels", least=1)
     vectors: str = option("auto", "channels that are components of a vector: auto, none or u,v;bx,by")
+    targets: Literal["auto", "move", "fixed"] = option("auto", "whether targets transform with the inputs or are fixed")
     ahead: int = option(0, "the target is taken that many samples after the input", least=0)
     task: Literal["auto", "values", "classes"] = option("auto", "whether the target holds values or classes")
     nan: Literal["refuse", "mask"] = option("refuse", "refuse missing values, or leave them out")
@@ -69,7 +71,7 @@ def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
     """Reads and checks the data, says what was understood and how long it may take, and asks for the symmetry."""
     data, choice, files = load_own(config)
     sphere = config.charts.startswith("sphere")
-    action, data, pairs = _action(data, config.vectors, sphere)
+    action, data, pairs = _action(data, config.vectors, sphere, config.targets)
     placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs)
     for line in _summary(config, data, choice, files, placement, action):
         progress.say(line)
@@ -80,6 +82,7 @@ def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
             data.y,
             atlas=placed.atlas,
             action=action,
+            rho_out=_asked(config.targets, data, action),
             tolerance=config.tolerance,
             seed=seed,
             progress=progress,
@@ -115,9 +118,29 @@ def load_own(config: OwnConfig) -> tuple[OwnData, Choice, list[DataFile]]:
     return read_own(choice, cleaning), choice, files
 
 
-def _action(data: OwnData, vectors: str, sphere: bool) -> tuple[Action | None, OwnData, tuple[tuple[int, int], ...]]:
+def _asked(targets: str, data: OwnData, action: Action | None) -> Targets:
+    """Which transformations of the targets are tried."""
+    if targets == "fixed":
+        return "trivial"
+    if isinstance(action, GridAction) and (action.rho_out is not None or targets == "auto"):
+        return None  # names of the channels have said it
+    if data.classes:
+        if targets == "move":
+            raise InputError("--targets move needs targets with values, got classes, which do not move; leave it out.")
+        return None
+    if targets == "move":
+        return "vector" if data.is_field else ("vector", "covector")
+    # Channels with names that are no components of vectors are scalars.
+    return "trivial" if data.is_field and data.inputs and data.targets else "auto"
+
+
+def _action(
+    data: OwnData, vectors: str, sphere: bool, targets: str = "auto"
+) -> tuple[Action | None, OwnData, tuple[tuple[int, int], ...]]:
     """How matrices move the channels, the data in units of their own size, and the pairs that charts must turn."""
     pairs_in, pairs_out = (find_pairs(names, vectors) for names in (data.inputs, data.targets))
+    if targets == "fixed":
+        pairs_out = ()
     if not data.is_field or data.x.ndim != 4:
         if vectors not in ("auto", "none"):
             raise InputError(f"--vectors must be left out unless inputs are 2-D fields, got {vectors!r}.")
@@ -126,7 +149,8 @@ def _action(data: OwnData, vectors: str, sphere: bool) -> tuple[Action | None, O
         raise InputError(f"--vectors must name two of {', '.join(data.inputs + data.targets)}, got {vectors!r}.")
     if data.classes:
         pairs_out = ()
-    data = scaled(data, pairs_in, pairs_out)
+    nameless = vectors == "auto" and not sphere and not pairs_in and not pairs_out
+    data = scaled(data, *((_possible(z) for z in (data.x, data.y)) if nameless else (pairs_in, pairs_out)))
     if sphere:
         data = replace(data, x=data.x.flip(-2), y=data.y.flip(-2)) if data.rows_up else data  # north comes first
         if pairs_in != pairs_out:
@@ -143,6 +167,12 @@ def _action(data: OwnData, vectors: str, sphere: bool) -> tuple[Action | None, O
     rho_in = Mixing(data.x.shape[1], pairs_in, up) if pairs_in else None
     rho_out = Mixing(data.y.shape[1], pairs_out, up) if pairs_out else None
     return GridAction(rho_in=rho_in, rho_out=rho_out), data, ()
+
+
+def _possible(field: torch.Tensor) -> tuple[tuple[int, int], ...]:
+    """Channels two by two, where they may be components of vectors: those keep their mean and share one unit."""
+    channels = field.shape[1] if field.ndim == 4 else 1
+    return tuple((c, c + 1) for c in range(0, channels, 2)) if channels % 2 == 0 else ()
 
 
 def _summary(

@@ -90,3 +90,16 @@ def test_charts_are_planned_before_work_starts(here):
     assert 1 < len(plan_charts(data, "grid", None, None).atlas) <= 36
     sphere = plan_charts(data, "sphere:5", 6, 3).atlas
     assert len(sphere) == 5 and sphere.charts[0].pixel == 180 / 48
+
+
+def test_targets_that_move(here, capsys):
+    x = torch.randn(800, 2, generator=torch.Generator().manual_seed(0))
+    y = x * x.norm(dim=-1, keepdim=True)
+    np.savez(here / "pull.npz", q=x.numpy(), q_next=y.numpy())
+    assert main(["discover", "pull.npz", "--input", "q", "--target", "q_next"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[0].startswith("O(2)") and "components of a vector" in shown.out
+    assert main(["discover", "pull.npz", "--input", "q", "--target", "q_next", "--targets", "fixed", "-q"]) == 0
+    assert not capsys.readouterr().out.startswith("O(2)")
+    assert main(["discover", "pull.npz", "--input", "q", "--target", "q_next", "--targets", "up"]) == 2
+    assert "targets" in capsys.readouterr().err
