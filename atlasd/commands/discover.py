@@ -49,7 +49,9 @@ def discover(
     ] = "auto",
     ahead: Annotated[int, typer.Option(help="Take the target this many samples after the input.")] = 0,
     task: Annotated[str, typer.Option(metavar="KIND", help="The target holds values or classes; or auto.")] = "auto",
-    nan: Annotated[str, typer.Option(metavar="WHAT", help="refuse missing values, or mask them.")] = "refuse",
+    nan: Annotated[
+        str, typer.Option(metavar="WHAT", help="refuse missing values, or mask them; auto masks rows of tables.")
+    ] = "auto",
     duplicates: Annotated[str, typer.Option(metavar="WHAT", help="refuse many copies, or drop them.")] = "refuse",
     samples: Annotated[int, typer.Option(help="Most samples used; 0 for 1000 fields or 30000 vectors.")] = 0,
     tolerance: Tolerance = None,

@@ -7,7 +7,7 @@ __all__ = ["CONFIG", "OwnConfig", "run"]
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -26,13 +26,15 @@ from atlasd.experiments.record import Extras
 from atlasd.geometry.actions import Action, GridAction
 from atlasd.prediction.samples import chart_blocks
 from atlasd.runtime.executor import all_cores
-from atlasd.runtime.progress import Progress
+from atlasd.runtime.progress import Progress, tell
 from atlasd.runtime.stages import located
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnConfig(Config):
     """Settings of `atlasd discover`."""
+
+    MANY: ClassVar[bool] = True
 
     file: str = option("", "the data")
     second: str = option("", "a second file, such as the targets of a pair of npy files")
@@ -46,7 +48,7 @@ class OwnConfig(Config):
     targets: Literal["auto", "move", "fixed"] = option("auto", "whether targets transform with the inputs or are fixed")
     ahead: int = option(0, "the target is taken that many samples after the input", least=0)
     task: Literal["auto", "values", "classes"] = option("auto", "whether the target holds values or classes")
-    nan: Literal["refuse", "mask"] = option("refuse", "refuse missing values, or leave them out")
+    nan: Literal["auto", "refuse", "mask"] = option("auto", "refuse missing values, or leave them out; auto in tables")
     duplicates: Literal["refuse", "drop"] = option("refuse", "refuse many copies, or leave them out")
     samples: int = option(0, "most samples used; 0 for 1000 fields or 30000 vectors", least=0)
     tolerance: float = tolerance_option()
@@ -74,7 +76,10 @@ def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
     action, data, pairs = _action(data, config.vectors, sphere, config.targets)
     placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs)
     for line in _summary(config, data, choice, files, placement, action):
-        progress.say(line)
+        if line.startswith(("guessed:", "note:")):
+            tell(progress, line)  # what nobody asked for is said even where progress is not shown
+        else:
+            progress.say(line)
     placed = place_charts(data, placement, seed, progress)
     with all_cores(len(chart_blocks(len(placed.atlas))) if placed.atlas is not None else 1):
         found = discover(
@@ -191,7 +196,10 @@ def _summary(
             if isinstance(rho, Mixing):
                 inside = ", ".join(f"({names[c]} along columns, {names[r]} along rows)" for c, r in rho.pairs)
                 lines.append(f"vectors in the {side}: {inside}; --vectors none takes them as scalars")
-    lines += [f"note: {n}" for n in data.notes]
+    unused = [v.unusable for f in files for v in f.variables.values() if f.table and not v.numeric and v.example]
+    lines += [
+        f"note: {n}" for n in (*data.notes, *(f"column {reason.split(';')[0]} and is left out" for reason in unused))
+    ]
     lines.append(f"charts: {placement.describe()}")
     estimate = _time(placement.seconds)
     if data.is_field and not data.classes:  # perceptrons take the place of stencils

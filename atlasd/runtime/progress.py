@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Progress", "Silent", "Terminal"]
+__all__ = ["Progress", "Silent", "Terminal", "Terse", "tell"]
 
 import time
 from collections.abc import Iterable, Iterator, Sized
@@ -31,6 +31,21 @@ class Silent:
 
     def say(self, message: str) -> None:
         """Keeps quiet."""
+
+
+class Terse(Silent):
+    """Shows no progress, and says on standard error only what a user must know: what was guessed, what was left out."""
+
+    def tell(self, message: str) -> None:
+        """Says one line that is never left out."""
+        from atlasd.runtime.console import EscapingConsole
+
+        EscapingConsole(stderr=True, soft_wrap=True).print(message, highlight=False, markup=False)
+
+
+def tell(progress: Progress, message: str) -> None:
+    """Says one line that must be known; displays without a voice for that say it as any other."""
+    getattr(progress, "tell", progress.say)(message)
 
 
 class Terminal:
