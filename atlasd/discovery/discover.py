@@ -17,6 +17,7 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, promising, words
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
 from atlasd.discovery.film import film
+from atlasd.discovery.learned import LearnedMap
 from atlasd.discovery.problem import Problem, pose, prepare
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, without_lost_charts
 from atlasd.discovery.search import Search
@@ -29,7 +30,7 @@ from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.executor import About, TaskFailed, working
-from atlasd.runtime.progress import Progress, Silent, Terminal
+from atlasd.runtime.progress import LOG, Logged, Progress, Silent, Terminal
 from atlasd.runtime.stages import current_stages, fingerprint
 
 TOLERANCE = 0.2
@@ -81,7 +82,7 @@ def discover(
         >>> found.group.name
         'O(2)'
     """
-    shown = progress if not isinstance(progress, bool) else (Terminal() if progress else Silent())
+    shown: Progress = Logged(progress if not isinstance(progress, bool) else (Terminal() if progress else Silent()))
     if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 < tolerance < 1:
         raise InputError(f"`tolerance` must lie between 0 and 1, got {tolerance!r}; 0.2 is the default.")
     for name, given, kind, method in (
@@ -143,6 +144,7 @@ def _attempt(
         x, y, function=function, atlas=atlas, action=action, predictor=predictor, seed=seed, progress=shown
     )
     clock("predictor")
+    learned = LearnedMap(problem) if problem.common is None else None
     trials = []
     for question in questions(problem, action, rho_out) or [Question("given", problem.action, "")]:
         posed = problem if not question.words else pose(problem, question.action)
@@ -157,13 +159,15 @@ def _attempt(
     group = best.group.conjugate(torch.linalg.inv(problem.units.frame))
     frames = film(problem, group, best.court.weights, testable=best.testable)
     clock("frames")
+    for stage, seconds in clock.seconds.items():
+        LOG.info("%s: %.1f s", stage, seconds)
     notes = [*_notes(problem, best), *taken(best, trials)]
     return Discovery(
         group=group,
         verdict=words(group, generators, best.elements, unfelt=found.unfelt, tolerance=tolerance, notes=notes),
         charts=_chart_findings(problem, generators, best.court.weights, fitted.chart_skill),
         spectrum=found.spectrum,
-        predictor=PredictorSummary(fitted.kind, fitted.skill, fitted.samples, fitted.seconds),
+        predictor=PredictorSummary(fitted.kind, fitted.skill, fitted.samples, fitted.seconds, learned),
         seconds=clock.seconds,
         seed=seed,
         config={

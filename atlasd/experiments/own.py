@@ -70,8 +70,13 @@ CONFIG = OwnConfig
 
 
 def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Opens the files, and answers."""
+    return answer(config, open_files(config), seed, progress)
+
+
+def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Reads and checks the data, says what was understood and how long it may take, and asks for the symmetry."""
-    data, choice, files = load_own(config)
+    data, choice = choose_own(config, files)
     sphere = config.charts.startswith("sphere")
     action, data, pairs = _action(data, config.vectors, sphere, config.targets)
     placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs)
@@ -106,10 +111,20 @@ def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
 
 
 def load_own(config: OwnConfig) -> tuple[OwnData, Choice, list[DataFile]]:
-    """The data as they will be used."""
+    """The data as they will be used, what was chosen, and the files."""
+    files = open_files(config)
+    return (*choose_own(config, files), files)
+
+
+def open_files(config: OwnConfig) -> list[DataFile]:
+    """The files that were named."""
     if not config.file:
         raise InputError("`file` must name the data, got none; write atlasd discover FILE.")
-    files = [open_data(located(name)) for name in (config.file, config.second) if name]
+    return [open_data(located(name)) for name in (config.file, config.second) if name]
+
+
+def choose_own(config: OwnConfig, files: list[DataFile]) -> tuple[OwnData, Choice]:
+    """The data of open files as they will be used, and what was chosen."""
     if config.tokens and not all(len(v.shape) <= 1 for f in files for v in f.variables.values()):
         raise InputError("--tokens must name columns of a table, got arrays with more axes; use --input.")
     choice = choose(files, config.input, config.target, config.tokens, config.ahead)
@@ -120,7 +135,7 @@ def load_own(config: OwnConfig) -> tuple[OwnData, Choice, list[DataFile]]:
         samples=config.samples,
         ahead=config.ahead,
     )
-    return read_own(choice, cleaning), choice, files
+    return read_own(choice, cleaning), choice
 
 
 def _asked(targets: str, data: OwnData, action: Action | None) -> Targets:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["Progress", "Silent", "Terminal", "Terse", "tell"]
+__all__ = ["LOG", "Logged", "Progress", "Silent", "Terminal", "Terse", "tell"]
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Sized
 from types import TracebackType
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
+LOG = logging.getLogger("atlasd")
+"""Everything that is said can be had from here as well; silent unless somebody listens."""
+LOG.addHandler(logging.NullHandler())
 
 
 class Progress(Protocol):
@@ -31,6 +35,29 @@ class Silent:
 
     def say(self, message: str) -> None:
         """Keeps quiet."""
+
+
+class Logged:
+    """Passes progress on, and hands every line to the logger `atlasd` as well."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def track(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
+        """Yields the items; the logger is told when they are done."""
+        started = time.monotonic()
+        yield from self._progress.track(items, label, total)
+        LOG.debug("%s: %.1f s", label, time.monotonic() - started)
+
+    def say(self, message: str) -> None:
+        """Says one line to both."""
+        LOG.info(message)
+        self._progress.say(message)
+
+    def tell(self, message: str) -> None:
+        """Says one line that must be known to both."""
+        LOG.info(message)
+        tell(self._progress, message)
 
 
 class Terse(Silent):
