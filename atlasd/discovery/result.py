@@ -359,7 +359,7 @@ def _from_content(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         seconds={k: float(v) for k, v in content["seconds"].items() if k != "total"},
         seed=int(content["seed"]),
         config=content["config"],
-        curves={k[6:]: tuple(v.tolist()) for k, v in tensors.items() if k.startswith("curve.")},
+        curves={k[6:]: tuple(v.tolist()) for k, v in sorted(tensors.items()) if k.startswith("curve.")},
         chart_generators=tensors.get("chart_generators"),
         proposed=tensors.get("proposed"),
     )

@@ -13,9 +13,8 @@ from torch import Tensor
 from atlasd.prediction.blocks import fit_blocks, join
 from atlasd.prediction.fit import AutoPredictor
 from atlasd.prediction.plants import Planted
-from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, narrowed, needed, part_of
+from atlasd.prediction.predictor import ClosedForm, FittedPredictor, PredictorSpec, narrowed, needed, part_of
 from atlasd.prediction.samples import Samples
-from atlasd.prediction.stencil import StencilPredictor
 from atlasd.prediction.train import Job
 from atlasd.runtime.executor import About, Shared, current_workers
 from atlasd.runtime.progress import Progress, Silent
@@ -141,10 +140,12 @@ def cross_fit(
 def _fitted(
     recipe: PredictorSpec, samples: Samples, fold: Tensor, plants: Sequence[Function], *, seed: int, progress: Progress
 ) -> CrossFit:
-    if isinstance(recipe, StencilPredictor):
-        rows = _stencils(recipe, samples, fold, plants, progress)
+    if isinstance(recipe, ClosedForm):
+        # Probabilities are not linear in the labels: what is planted in classes is fitted again.
+        linear = () if samples.classes else plants
+        rows = _closed_form(recipe, samples, fold, linear, progress)
         members = tuple(row[0] for row in rows)
-        answers = tuple(tuple(row[1 + p].function for row in rows) for p in range(len(plants)))
+        answers = tuple(tuple(row[1 + p].function for row in rows) for p in range(len(linear)))
         return CrossFit(members, fold, recipe, seed, tuple(plants), answers)
     jobs = [Job(samples, *_rest(fold, k, seed)) for k in range(int(fold.max()) + 1)]
     members = tuple(_fit_jobs(recipe, jobs, seed=seed, progress=progress))
@@ -160,14 +161,14 @@ def _fit_jobs(recipe: PredictorSpec, jobs: Sequence[Job], *, seed: int, progress
     return [fit_blocks(recipe, j.samples, j.train, j.held_out, seed=seed, progress=progress) for j in jobs]
 
 
-def _stencils(
-    recipe: StencilPredictor, samples: Samples, fold: Tensor, plants: Sequence[Function], progress: Progress
+def _closed_form(
+    recipe: ClosedForm, samples: Samples, fold: Tensor, plants: Sequence[Function], progress: Progress
 ) -> list[list[FittedPredictor]]:
-    """Stencils of all folds and plants, block by block of the charts."""
+    """Predictors of all folds and plants, block by block of the charts."""
     blocks = samples.blocks
     shared = Shared((fold, tuple(plants)))
     parts = current_workers().map(
-        _stencil_block,
+        _closed_form_block,
         [(recipe, samples.part(b) if len(blocks) > 1 else samples, shared) for b in blocks],
         [About(b) for b in blocks],
         progress=progress,
@@ -179,8 +180,8 @@ def _stencils(
     ]
 
 
-def _stencil_block(
-    recipe: StencilPredictor, samples: Samples, shared: Shared[tuple[Tensor, tuple[Function, ...]]]
+def _closed_form_block(
+    recipe: ClosedForm, samples: Samples, shared: Shared[tuple[Tensor, tuple[Function, ...]]]
 ) -> list[list[FittedPredictor]]:
     fold, plants = shared.value
     return recipe.fit_folds(samples, fold, plants, progress=Silent())

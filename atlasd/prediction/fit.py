@@ -23,6 +23,9 @@ from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 
+_FILLED = 12
+"""Components of the inputs that functions in closed form can still fill."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AutoPredictor:
@@ -42,9 +45,10 @@ class AutoPredictor:
             if samples.classes:
                 return [ConvPredictor()]
             return [StencilPredictor(), *([PatchPredictor()] if samples.atlas.radii else [])]
-        kinds: list[PredictorSpec] = [] if samples.classes else [FormPredictor()]
+        kinds: list[PredictorSpec] = [FormPredictor()]
         kinds += [MomentPredictor()] if samples.x.ndim == 3 else []
-        return [*kinds, MLPPredictor()]
+        # Bumps fill a space of a few dimensions; in more, features have to be learned.
+        return [*kinds, *([MLPPredictor()] if samples.x[0].numel() > _FILLED else [])]
 
     def enough(self, samples: Samples) -> float:
         """Skill at which no other kind is tried; for vectors, of what a linear map leaves unexplained."""

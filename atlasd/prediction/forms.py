@@ -1,4 +1,4 @@
-"""Regression of vectors in closed form: monomials, or bumps around some of the data, with a ridge."""
+"""Regression of vectors in closed form: monomials, and bumps around some of the data, with a ridge."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ __all__ = ["FormPredictor"]
 
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from atlasd.errors import InputError
 from atlasd.prediction.predictor import FittedPredictor
@@ -22,14 +24,20 @@ from atlasd.runtime.random import stream
 
 _ROWS = 1024
 """Inputs whose features are formed together: they stay in the cache."""
+_LOOKED = 3000
+"""Samples whose held-out errors choose features and ridge."""
+_FEW = 200
+"""Bumps that are enough to compare widths."""
+_LEAST = 1e-6
+"""The smallest probability that is told."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormPredictor:
-    """Ridge regression on monomials or on Gaussian bumps; held-out data say which, and how much ridge.
+    """Ridge regression on monomials, alone or with Gaussian bumps; held-out data say which, and how much ridge.
 
-    Exact where the law is a polynomial, and hard to beat where it is smooth, components are few, and samples are
-    some hundreds. Solved in closed form.
+    Exact where the law is a polynomial, and hard to beat where it is smooth and components are few. Sums of normal
+    equations serve all folds, and all that is planted.
 
     Arguments:
         degree: The highest degree of monomials.
@@ -46,10 +54,10 @@ class FormPredictor:
     """
 
     degree: int = 4
-    widths: tuple[float, ...] = (0.7, 1.5, 3.0)
-    bumps: int = 500
-    most: int = 900
-    ridges: tuple[float, ...] = (1e-12, 1e-9, 1e-7, 1e-5, 1e-3, 1e-2, 1e-1)
+    widths: tuple[float, ...] = (0.35, 0.7, 1.5, 3.0)
+    bumps: int = 800
+    most: int = 1000
+    ridges: tuple[float, ...] = (1e-12, 1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 
     def __post_init__(self) -> None:
         if min(self.degree, self.bumps, self.most) < 1 or not self.ridges:
@@ -61,56 +69,101 @@ class FormPredictor:
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
         """Solves every kind of features, and takes the best on `held_out`."""
-        if samples.is_field or samples.classes:
-            raise InputError("`predictor` must not be a FormPredictor for fields or classes; leave it at its default.")
-        started = time.perf_counter()
-        x, y = samples.inputs(train)[:, 0].flatten(1).double(), samples.targets(train)[:, 0].double()
-        far, wanted = samples.inputs(held_out)[:, 0].flatten(1).double(), samples.targets(held_out)[:, 0].double()
-        shift, scale = y.mean(0), y.std(0).clamp_min(1e-300)
-        best: tuple[float, _Forms] | None = None
-        for features in self._kinds(x, stream(seed, "fit", "bumps")):
-            columns, there = features(x), features(far)
-            mean, size = columns.mean(0), columns.std(0).clamp_min(1e-12)
-            # A monomial that one wild sample rules is not worth its weight: the ridge sees standard columns.
-            columns, there = (columns - mean) / size, (there - mean) / size
-            gram, right = columns.mT @ columns / len(x), columns.mT @ ((y - shift) / scale) / len(x)
-            eye = torch.eye(len(gram), dtype=torch.float64)
-            for ridge in self.ridges:
-                weight = torch.linalg.solve(gram + ridge * eye, right)
-                loss = float(((there @ weight) * scale + shift - wanted).div(scale).square().mean())
-                if math.isfinite(loss) and (best is None or loss < best[0]):
-                    best = loss, _Forms(features, mean, size, weight * scale, shift)
-        assert best is not None
-        made = best[1]
-        skill = measure_skill(made, samples, train, held_out)
-        return FittedPredictor(
-            function=made,
-            kind=made.features.name,
-            skill=skill.pooled,
-            chart_skill=skill.charts,
-            reach=0.0,
-            samples=len(train),
-            seconds=time.perf_counter() - started,
-        )
+        cells = torch.full((len(samples),), -1)
+        cells[train], cells[held_out] = 0, 1
+        return self.fit_folds(samples, cells, (), only=1, seed=seed, progress=progress)[0][0]
 
-    def _kinds(self, x: Tensor, generator: torch.Generator) -> list[_Features]:
-        """Features that the number of samples allows for inputs `(N, D)`."""
-        count, inputs = x.shape
-        room = min(self.most, count // 2)
+    def fit_folds(
+        self,
+        samples: Samples,
+        fold: Tensor,
+        plants: Sequence[Callable[[Tensor], Tensor]],
+        *,
+        progress: Progress,
+        seed: int = 0,
+        only: int | None = None,
+    ) -> list[list[FittedPredictor]]:
+        """Maps fitted to all samples but those of one fold, for every fold; sums of normal equations serve all.
+
+        Arguments:
+            samples: The data.
+            fold: Number of each sample's fold, `(N,)`; samples with -1 are left out.
+            plants: Maps of inputs `(B, 1, *in)` to targets, which are fitted the same way; not for classes.
+            progress: Progress display.
+            seed: Seed of the choice of bumps.
+            only: The one fold that is wanted; all by default.
+
+        Returns:
+            For every fold the map of the targets, and after it those of the plants.
+        """
+        if samples.is_field:
+            raise InputError("`predictor` must not be a FormPredictor for fields; leave it at its default.")
+        started = time.perf_counter()
+        count = int(fold.max()) + 1
+        wanted = list(range(count)) if only is None else [only]
+        used = samples.in_order((fold >= 0).nonzero().flatten())
+        fewest = min(int(((fold >= 0) & (fold != k)).sum()) for k in wanted)
+        drawn = used[torch.randperm(len(used), generator=stream(seed, "fit", "bumps"))]
+        near = _rows(samples, drawn[: max(self.bumps, _LOOKED)])
+
+        def best(kinds: list[_Features]) -> tuple[float, _Sums, float]:
+            sums = [_Sums(features, samples, fold, plants, used, drawn[:_LOOKED]) for features in kinds]
+            return min(((s.loss(r, wanted), s, r) for s in sums for r in self.ridges), key=lambda found: found[0])
+
+        # Few bumps say which width is best, and many are used.
+        loss, sums, ridge = best(self._kinds(near, fewest, _FEW))
+        if len(sums.features.centres):
+            more = best([f for f in self._kinds(near, fewest, self.bumps) if f.width == sums.features.width])
+            sums, ridge = more[1:] if more[0] < loss else (sums, ridge)
+        fitted = []
+        for k in wanted:
+            functions = sums.maps(ridge, k, classes=samples.classes)
+            rest = ((fold >= 0) & (fold != k)).nonzero().flatten()
+            skill = measure_skill(functions[0], samples, rest, (fold == k).nonzero().flatten())
+            fitted.append(
+                [
+                    FittedPredictor(
+                        function=function,
+                        kind=sums.features.name,
+                        skill=skill.pooled,
+                        chart_skill=skill.charts,
+                        reach=0.0,
+                        classes=samples.classes,
+                        samples=len(rest),
+                        seconds=time.perf_counter() - started,
+                    )
+                    for function in functions
+                ]
+            )
+        return fitted
+
+    def _kinds(self, x: Tensor, count: int, bumps: int) -> list[_Features]:
+        """Features that a number of samples allows, for inputs like `(M, D)`, with so many bumps at most."""
+        inputs = x.shape[1]
         kinds: list[_Features] = []
         for degree in range(1, self.degree + 1):
-            if degree == 1 or math.comb(inputs + degree, degree) <= room:
+            if degree == 1 or math.comb(inputs + degree, degree) <= min(self.most, count // 2):
                 kinds.append(_Features(f"polynomial of degree {degree}", inputs, degree))
         second = math.comb(inputs + 2, 2)
-        bumps = min(self.bumps, count // 2)
-        if inputs <= 12 and second + bumps <= max(room, 60):
-            centres = x[torch.randperm(count, generator=generator)[:bumps]]
+        bumps = min(bumps, self.bumps, count, self.most - second)
+        if bumps > 0:
             size = float(x.square().sum(-1).mean().sqrt())
             kinds += [
-                _Features(f"{bumps} bumps of width {width:g}", inputs, 2, centres, width * size)
+                _Features(f"{bumps} bumps of width {width:g}", inputs, 2, x[:bumps], width * size)
                 for width in self.widths
             ]
         return kinds
+
+
+def _rows(samples: Samples, index: Tensor) -> Tensor:
+    """Inputs of some samples as rows `(M, D)`."""
+    return samples.inputs(index)[:, 0].flatten(1).double()
+
+
+def _values(samples: Samples, index: Tensor) -> Tensor:
+    """Targets of some samples as rows; shares of the classes, where these are the targets."""
+    y = samples.targets(index)[:, 0]
+    return functional.one_hot(y, samples.classes).double() if samples.classes and y.ndim == 1 else y.double()
 
 
 @storable()
@@ -145,16 +198,90 @@ class _Features:
         return out
 
 
-@storable("features", "mean", "size", "weight", "shift")
-class _Forms:
-    """The fitted map: inputs `(B, 1, *in)` to outputs `(B, 1, O)`."""
+class _Sums:
+    """Normal equations of one kind of features, fold by fold, and some of the rows to choose by."""
 
-    def __init__(self, features: _Features, mean: Tensor, size: Tensor, weight: Tensor, shift: Tensor) -> None:
+    def __init__(
+        self,
+        features: _Features,
+        samples: Samples,
+        fold: Tensor,
+        plants: Sequence[Callable[[Tensor], Tensor]],
+        used: Tensor,
+        looked: Tensor,
+        batch: int = 2048,
+    ) -> None:
+        self.features, self.outputs = features, samples.classes or samples.outputs
+        near = features(_rows(samples, looked))
+        # A monomial that one wild sample rules is not worth its weight: the ridge sees standard columns.
+        self.mean, self.size = near.mean(0), near.std(0).clamp_min(1e-12)
+        self.near, self.wanted, self.near_fold = (near - self.mean) / self.size, _values(samples, looked), fold[looked]
+        self.scale = self.wanted.std(0).clamp_min(1e-300)
+        count = int(fold.max()) + 1
+        self.gram = torch.zeros(count, near.shape[1] + 1, near.shape[1] + 1, dtype=torch.float64)
+        self.right: Tensor | None = None
+        for index in used.split(batch):
+            x = samples.inputs(index)
+            columns = (features(x[:, 0].flatten(1).double()) - self.mean) / self.size
+            columns = torch.cat([columns, torch.ones_like(columns[:, :1])], dim=-1)
+            y = torch.cat([_values(samples, index), *(plant(x)[:, 0].double() for plant in plants)], dim=-1)
+            if self.right is None:
+                self.right = torch.zeros(count, columns.shape[1], y.shape[1], dtype=torch.float64)
+            for k in range(count):
+                mine = fold[index] == k
+                self.gram[k] += columns[mine].mT @ columns[mine]
+                self.right[k] += columns[mine].mT @ y[mine]
+
+    def solve(self, ridge: float, fold: int) -> Tensor | None:
+        """Weights with the constant last, `(F + 1, O)`, from all folds but one; `None` where rounding forbids it."""
+        assert self.right is not None
+        others = [k for k in range(len(self.gram)) if k != fold]
+        gram, right = self.gram[others].sum(0), self.right[others].sum(0)
+        rows = gram[-1, -1]
+        mean, target = gram[:-1, -1:] / rows, right[-1:] / rows
+        covariance = gram[:-1, :-1] / rows - mean @ mean.mT
+        factor, failed = torch.linalg.cholesky_ex(covariance + ridge * torch.eye(len(covariance), dtype=torch.float64))
+        if int(failed):
+            return None
+        weight = torch.cholesky_solve(right[:-1] / rows - mean @ target, factor)
+        return torch.cat([weight, target - mean.mT @ weight])
+
+    def loss(self, ridge: float, folds: Sequence[int]) -> float:
+        """Squared error of the targets on held-out samples, in units of their spread."""
+        total = 0.0
+        for k in folds:
+            weight = self.solve(ridge, k)
+            if weight is None:
+                return math.inf
+            mine = self.near_fold == k
+            guess = self.near[mine] @ weight[:-1, : self.outputs] + weight[-1, : self.outputs]
+            total += float(((guess - self.wanted[mine]) / self.scale).square().sum())
+        return total
+
+    def maps(self, ridge: float, fold: int, *, classes: int) -> list[_Forms]:
+        """The map of the targets, and after it those of the plants."""
+        weight = self.solve(ridge, fold)
+        assert weight is not None
+        return [
+            _Forms(self.features, self.mean, self.size, part[:-1], part[-1], classes)
+            for part in weight.split(self.outputs, dim=-1)
+        ]
+
+
+@storable("features", "mean", "size", "weight", "shift", "classes")
+class _Forms:
+    """The fitted map: inputs `(B, 1, *in)` to outputs `(B, 1, O)`; logarithms of probabilities for classes."""
+
+    def __init__(
+        self, features: _Features, mean: Tensor, size: Tensor, weight: Tensor, shift: Tensor, classes: int = 0
+    ) -> None:
         self.features, self.mean, self.size, self.weight, self.shift = features, mean, size, weight, shift
+        self.classes = classes
 
     def __call__(self, x: Tensor) -> Tensor:
         weight = self.weight / self.size[:, None]
         constant = self.shift - self.mean @ weight
         rows = x.flatten(0, 1).flatten(1).double()
         y = torch.cat([self.features(part) @ weight for part in rows.split(_ROWS)])
-        return (y + constant).unflatten(0, x.shape[:2]).to(x.dtype)
+        out = (y + constant).unflatten(0, x.shape[:2])
+        return (out.clamp_min(_LEAST).log() if self.classes else out).to(x.dtype)

@@ -260,7 +260,7 @@ def predictor_block(discovery: Discovery) -> str:
     p = discovery.predictor
     rows = [("kind", p.kind), ("skill against the best trivial map", share(p.skill))]
     rows += [("fitted to", f"{p.samples} samples"), ("seconds", f"{p.seconds:.1f}")]
-    curves = "".join(curve_svg(name, values) for name, values in discovery.curves.items())
+    curves = "".join(curve_svg(name, values) for name, values in sorted(discovery.curves.items()))
     drawn = f"<details><summary>Training curves</summary><div class='pair'>{curves}</div></details>" if curves else ""
     return table(("predictor", "value"), rows) + drawn
 

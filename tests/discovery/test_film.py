@@ -6,6 +6,7 @@ import torch
 import atlasd as ad
 from atlasd.discovery.film import STEPS, _contrasts
 from atlasd.discovery.frames import OUTSIDE, Frames, Picture
+from atlasd.errors import DataError
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +95,13 @@ def test_round_trip(field_found, vector_found, tmp_path):
         assert all(torch.equal(one[k].nan_to_num(), two[k].nan_to_num()) for k in one)
 
 
-def test_damaged_frames_cost_the_pictures_only(vector_found, tmp_path):
+def test_damaged_frames_are_said_and_can_be_done_without(vector_found, tmp_path):
     run = vector_found.save(tmp_path / "run")
     (run / "frames.safetensors").write_bytes(b"nonsense")
-    assert ad.load(run).frames is None and ad.load(run).group.name == "O(2)"
+    with pytest.raises(DataError, match="remove it to do without its pictures"):
+        ad.load(run)
     (run / "frames.safetensors").unlink()
-    assert ad.load(run).frames is None
+    assert ad.load(run).frames is None and ad.load(run).group.name == "O(2)"
 
 
 def test_levels():

@@ -106,7 +106,8 @@ def test_the_comparison(strokes, tmp_path):
     assert found.group.name == "SO(2)" and "not discovered" in found.verdict.reason
     assert rows["plain"]["share"] == 1.0 and rows["plain"]["gain"] == 0.0
     for name in ("C4", "C8", "group"):
-        assert rows[name]["share"] < 1 / 3 and rows[name]["turn_90"] < 1e-5
+        # Splines in single precision leave some 1e-4 of the little that a network says after one epoch.
+        assert rows[name]["share"] < 1 / 3 and rows[name]["turn_90"] < 5e-4
         assert 0 <= rows[name]["accuracy"] <= 1 and rows[name]["seconds"] > 0
     assert rows["plain"]["turn_90"] > 1e-3
     assert [len(v) for v in extras.metrics["accuracies"].values()] == [2] * 4
