@@ -32,7 +32,7 @@ from atlasd.datasets.top_tagging import load_jets
 from atlasd.datasets.toys import toy
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
-from atlasd.discovery.problem import prepare
+from atlasd.discovery.prepare import prepare
 from atlasd.experiments import arctan, d4
 from atlasd.experiments.climate import climate_atlas
 from atlasd.experiments.config import configure

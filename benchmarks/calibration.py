@@ -87,7 +87,7 @@ class Line:
 
 def judge_given(trial: Trial, tolerance: float) -> list[Claim]:
     """The lower door: the verdict on given generators and elements. The one place that knows how it is asked."""
-    from atlasd.discovery.problem import prepare
+    from atlasd.discovery.prepare import prepare
     from atlasd.discovery.verdict import Court
 
     problem, _ = prepare(

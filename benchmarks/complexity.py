@@ -16,7 +16,7 @@ from atlasd.algebra.known_algebras import so
 from atlasd.datasets.heat import heat_atlas, heat_fields, simulate_heat
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
-from atlasd.discovery.problem import prepare
+from atlasd.discovery.prepare import prepare
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.progress import Silent

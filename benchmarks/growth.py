@@ -28,7 +28,7 @@ from torch import Tensor
 
 from atlasd.datasets.field_systems import draw_waves, laplacian, plane_waves
 from atlasd.discovery.discover import discover
-from atlasd.discovery.problem import prepare
+from atlasd.discovery.prepare import prepare
 from atlasd.discovery.residual import Residual
 from atlasd.discovery.spectral import solve
 from atlasd.geometry.atlas import Atlas

@@ -99,7 +99,7 @@ def read_group(content: Mapping[str, Any], generators: Tensor, cosets: Tensor) -
     r"""The group of a file; an affine one keeps its name there, which rests on the units of the data."""
     from atlasd.algebra.group import Group
 
-    group = Group(LieAlgebra(generators), cosets, affine=bool(content.get("affine", False)))
+    group = Group(LieAlgebra(generators), cosets, affine=bool(content.get("affine", False)), noise=_noise(content))
     if group.affine:
         found = group.identification
         known = {**found.invariants, "algebra": str(content["algebra"])}
@@ -135,3 +135,9 @@ def _algebra_name(name: str) -> str:
     head, _, tail = name.partition("(")
     known = {"SE": "euclidean", "E": "euclidean", "Aff": "affine", "Aff+": "affine", "Galilei": "galilei"}
     return f"{known[head]}({tail}" if head in known else "translations" if head == "T" else "affine"
+
+
+def _noise(content: Mapping[str, Any]) -> float:
+    """The error of generators that gave a stored group its name; that of files without it."""
+    noise = content.get("noise", 0.03)
+    return noise if isinstance(noise, float) and 0 < noise < 0.3 else 0.03

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from atlasd.algebra.identify import Identification
 
 
-@storable("algebra", "cosets", "tolerance", "correction", "dropped", "affine")
+@storable("algebra", "cosets", "tolerance", "correction", "dropped", "affine", "noise")
 @dataclass(frozen=True, eq=False, init=False)
 class Group:
     r"""The matrices :math:`C_i \exp(A_1) \exp(A_2) \cdots` with A in an algebra and C a list of cosets.
@@ -37,6 +37,7 @@ class Group:
         correction: Largest relative change that :meth:`close` made to a candidate.
         dropped: How many candidates :meth:`close` left out.
         affine: Whether the matrices are homogeneous, with a translation in the last column; this decides the name.
+        noise: Relative error to expect in each generator; this decides the name as well.
 
     Example:
         >>> from atlasd.algebra.known_algebras import so
@@ -56,6 +57,7 @@ class Group:
     correction: float
     dropped: int
     affine: bool
+    noise: float
 
     def __init__(
         self,
@@ -66,6 +68,7 @@ class Group:
         correction: float = 0.0,
         dropped: int = 0,
         affine: bool = False,
+        noise: float = 0.03,
     ) -> None:
         algebra = algebra if isinstance(algebra, LieAlgebra) else LieAlgebra(algebra)
         n = algebra.size
@@ -83,6 +86,7 @@ class Group:
             "correction": correction,
             "dropped": dropped,
             "affine": affine,
+            "noise": noise,
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -166,7 +170,7 @@ class Group:
         r"""The name with its evidence, see :func:`atlasd.identify`."""
         from atlasd.algebra.identify import identify
 
-        return identify(self)
+        return identify(self, self.noise)
 
     @property
     def name(self) -> str:
@@ -226,7 +230,9 @@ class Group:
         c = self._matrix(c, "c")
         inverse = torch.linalg.inv(c)
         algebra = LieAlgebra(c @ self.algebra.basis.double() @ inverse)
-        other = Group(algebra, c @ self.cosets @ inverse, tolerance=self.tolerance, affine=self.affine)
+        other = Group(
+            algebra, c @ self.cosets @ inverse, tolerance=self.tolerance, affine=self.affine, noise=self.noise
+        )
         object.__setattr__(other, "correction", self.correction)
         object.__setattr__(other, "dropped", self.dropped)
         # A basis change does not change the name, and may make it hard to see.

@@ -36,12 +36,14 @@ class Settled:
         kept: Their findings.
         dropped: Findings of the others.
         notes: What a reader should know.
+        noise: Error of a generator, relative to its size, within which the data agree with the one that gives the name.
     """
 
     matrices: Tensor
     kept: list[Finding]
     dropped: list[Finding]
     notes: tuple[str, ...] = field(default=())
+    noise: float = 0.03
 
 
 def promising(court: Court, found: Found) -> Iterator[tuple[Tensor, tuple[str, ...]]]:

@@ -21,7 +21,8 @@ from atlasd.discovery.cosets import CosetCandidates, CosetSearch
 from atlasd.discovery.film import film
 from atlasd.discovery.learned import LearnedMap
 from atlasd.discovery.lost_charts import without_lost_charts
-from atlasd.discovery.problem import Problem, pose, prepare
+from atlasd.discovery.prepare import pose, prepare
+from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
 from atlasd.discovery.search import Search
 from atlasd.discovery.spectral import SpectralSearch
@@ -177,7 +178,7 @@ def _attempt(
         trial.add_cosets(cosets, clock)
     best = max(chosen, key=lambda t: t.rank)
     problem, generators, found = best.problem, best.generators, best.found
-    group, centre = _in_raw_units(problem, generators.matrices, best.elements.matrices)
+    group, centre = _in_raw_units(problem, generators, best.elements.matrices)
     frames = film(problem, group, best.court.weights, testable=best.testable)
     group = Group(LieAlgebra(group.algebra.basis.cpu()), group.cosets.cpu()) if group.algebra.basis.is_cuda else group
     clock("frames")
@@ -207,9 +208,10 @@ def _attempt(
     )
 
 
-def _in_raw_units(problem: Problem, generators: Tensor, cosets: Tensor) -> tuple[Group, list[str]]:
+def _in_raw_units(problem: Problem, generators: Settled, cosets: Tensor) -> tuple[Group, list[str]]:
     """The group of generators and cosets in standard units, as it acts on raw data, and where its centre is."""
-    standard = Group(LieAlgebra(generators), cosets, affine=problem.homogeneous)
+    algebra = LieAlgebra(generators.matrices)
+    standard = Group(algebra, cosets, affine=problem.homogeneous, noise=generators.noise)
     group = standard.conjugate(torch.linalg.inv(problem.units.frame))
     if not problem.homogeneous:
         return group, []

@@ -14,7 +14,8 @@ from torch import Tensor
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.gradient_steps import SIMILARITY, Course, GradientSteps
 from atlasd.discovery.objective import LOSSES, Charts, Frame, Loss
-from atlasd.discovery.problem import Problem, prepare_untrained
+from atlasd.discovery.prepare import prepare_untrained
+from atlasd.discovery.problem import Problem
 from atlasd.discovery.search import Found
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action

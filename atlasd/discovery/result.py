@@ -159,6 +159,7 @@ class Discovery(Doors):
                 "components": self.group.order,
                 "component_group": self.group.component_group,
                 **({"affine": True} if self.group.affine else {}),
+                **({"noise": self.group.noise} if self.group.noise != 0.03 else {}),
             },
             "generators": self.algebra.basis.tolist(),
             "cosets": self.cosets.tolist(),

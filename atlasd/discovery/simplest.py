@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["consistent"]
 
 import math
+from dataclasses import replace
 
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
@@ -42,5 +43,5 @@ def consistent(court: Court, settled: Settled) -> Settled:
             degrees = math.degrees(math.asin(min(apart, 1.0)))
             note = f"consistent with an exact {found.name}, {degrees:.1f} degrees from what was measured"
             notes = (*settled.notes, note) if degrees >= 0.05 else settled.notes
-            return Settled(settled.matrices, settled.kept, settled.dropped, notes)
+            return replace(settled, notes=notes, noise=noise)
     return settled

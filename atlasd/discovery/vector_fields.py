@@ -18,7 +18,8 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, apart, words
 from atlasd.discovery.decide import approximate, exact_class
-from atlasd.discovery.problem import Problem, prepare
+from atlasd.discovery.prepare import prepare
+from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, percent
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.verdict import Court

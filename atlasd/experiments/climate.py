@@ -148,7 +148,7 @@ def climate_atlas(shape: tuple[int, int], charts: Literal["code", "text"] = "cod
         >>> climate_atlas((768, 1152)).radii, climate_atlas((96, 144)).radii
         ((200, 150), (25, 19))
         >>> [chart.center for chart in climate_atlas((768, 1152), "text").charts]
-        [(384, 200), (384, 450), (384, 701), (384, 951)]
+        [(384.0, 200.0), (384.0, 450.0), (384.0, 701.0), (384.0, 951.0)]
     """
     height, width = shape
     radius = round(200 * height / 768)

@@ -16,7 +16,7 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.baselines.liegg import LieGG
 from atlasd.datasets.heat import heat_fields, heat_rate, simulate_heat
 from atlasd.discovery.discover import discover
-from atlasd.discovery.problem import prepare
+from atlasd.discovery.prepare import prepare
 from atlasd.discovery.result import Discovery
 from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.heat import span_angle

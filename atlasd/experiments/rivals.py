@@ -14,7 +14,8 @@ from atlasd.baselines.liegan import LieGAN
 from atlasd.discovery.conclude import settle_generators
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
-from atlasd.discovery.problem import Problem, prepare
+from atlasd.discovery.prepare import prepare
+from atlasd.discovery.problem import Problem
 from atlasd.discovery.search import Found, Search
 from atlasd.discovery.verdict import Court
 from atlasd.experiments.compare import Answer

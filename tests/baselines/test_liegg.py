@@ -11,7 +11,7 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.baselines.liegg import LieGG
 from atlasd.baselines.polarization import dense_spectrum, field_rows, image_rows, slopes, streamed_spectrum, vector_rows
 from atlasd.datasets.heat import heat_fields, heat_rate
-from atlasd.discovery.problem import prepare
+from atlasd.discovery.prepare import prepare
 from atlasd.errors import InputError
 from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.progress import Silent
@@ -152,4 +152,4 @@ def test_wrong_settings():
         slopes(torch.zeros(5), 0, 3)
     action = ad.VectorAction(rho_out=lambda g: g)
     with pytest.raises(InputError, match="LieGG knows invariant outputs"):
-        ad.discover(points(60, 2), function=lambda p: p, action=action, search=LieGG(), progress=False)
+        ad.discover(points(60, 2), function=lambda p: p * p[:, :1], action=action, search=LieGG(), progress=False)

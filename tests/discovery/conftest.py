@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from atlasd.discovery.problem import prepare
+from atlasd.discovery.prepare import prepare
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 

@@ -12,7 +12,8 @@ from atlasd.algebra.known_groups import cyclic, dihedral, tetrahedral
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.coset_normalizer import is_rigid, normalize_starts, unit_determinant
 from atlasd.discovery.cosets import CosetSearch
-from atlasd.discovery.problem import Problem, prepare
+from atlasd.discovery.prepare import prepare
+from atlasd.discovery.problem import Problem
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream

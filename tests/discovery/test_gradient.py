@@ -9,7 +9,8 @@ from torch import Tensor
 from atlasd.algebra.known_algebras import sl, so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.gradient import GradientSearch
-from atlasd.discovery.problem import Problem, prepare
+from atlasd.discovery.prepare import prepare
+from atlasd.discovery.problem import Problem
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.progress import Silent

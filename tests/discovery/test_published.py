@@ -12,7 +12,8 @@ from atlasd.algebra.known_groups import dihedral
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.gradient_steps import GradientSteps
-from atlasd.discovery.problem import Problem, prepare
+from atlasd.discovery.prepare import prepare
+from atlasd.discovery.problem import Problem
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor

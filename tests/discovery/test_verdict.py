@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import atlasd as ad
-from atlasd.discovery.problem import prepare
+from atlasd.discovery.prepare import prepare
 from atlasd.discovery.residual import Residual
 from atlasd.discovery.verdict import Court
 from atlasd.prediction.moments import MomentPredictor
