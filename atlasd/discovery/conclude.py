@@ -147,6 +147,7 @@ def settle_cosets(
     """Candidates for components, judged like generators, then closed to a group whose products are judged, too."""
     identity = torch.eye(court.problem.size, dtype=torch.float64)[None]
     candidates = search.find(court.problem, algebra, felt=felt, seed=seed, progress=progress).matrices[1:]
+    candidates = court.best_covered(candidates, algebra.basis)
     findings = court.elements(candidates)
     order = sorted(range(len(findings)), key=lambda i: _rank(findings[i]))
     passed = [i for i in order if findings[i].passed]

@@ -78,16 +78,25 @@ class FieldSearch:
         starts: Random starts.
         seed: Seed of the starts.
         progress: Progress display.
+        weights: Weights of the charts, `(K,)`, where they are known: 0 for those that are left out.
     """
 
     def __init__(
-        self, problem: Problem, index: Tensor, samples: int, starts: int, seed: int, progress: Progress
+        self,
+        problem: Problem,
+        index: Tensor,
+        samples: int,
+        starts: int,
+        seed: int,
+        progress: Progress,
+        weights: Tensor | None = None,
     ) -> None:
         self.problem, self.starts, self.progress = problem, starts, progress
         self.fine = Residual(problem, index[:samples])
         self.coarse = self.fine.few(12)
         self.generator = stream(seed, "search", "starts")
-        self.weights = torch.ones(problem.charts, dtype=torch.float64)
+        self.weights = torch.ones(problem.charts, dtype=torch.float64) if weights is None else weights
+        self.given = weights is not None
 
     def find(self, first: tuple[Tensor, Tensor] | None, wanted: int | None) -> Found:
         """Proposes generators.
@@ -116,7 +125,7 @@ class FieldSearch:
             span = _complement(everything, found)
             a, error = self._best(span, hints)
             if not found and self.problem.charts > 1:
-                a, error = self._without_outliers(a, error, span)
+                a, error = (a, error) if self.given else self._without_outliers(a, error, span)
                 own = self._apart(a, span)
             if wanted is None and error > _HOPELESS:
                 break

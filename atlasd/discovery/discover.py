@@ -153,6 +153,13 @@ def _attempt(
     clock("search")
     court = Court(problem, tolerance, seed=seed, progress=shown, weights=found.weights)
     generators: Settled = stages.do("verdict", lambda: settle_generators(court, found if asked else nothing))
+    if isinstance(search, SpectralSearch) and not generators.kept and problem.charts > 1 and len(found.basis):
+        # No symmetry of all charts together: is there one of some?
+        held = stages.do("charts", lambda: court.holding(found.basis).double())
+        if 2 <= int(held.sum()) < problem.charts:
+            found = stages.do("search of some", lambda: search.find(problem, seed=seed, progress=shown, weights=held))
+            court = court.on(held)
+            generators = stages.do("verdict of some", lambda: settle_generators(court, found))
     clock("verdict")
     proposal: CosetCandidates | None = None
     judged: CosetSearch | Proposed | None = cosets
@@ -177,9 +184,10 @@ def _attempt(
     clock("cosets")
     group = group.conjugate(torch.linalg.inv(problem.units.frame))
     frames = film(problem, group, court.weights, testable=asked)
-    group = Group(LieAlgebra(group.algebra.basis.cpu()), group.cosets.cpu())
+    if group.cosets.device.type != "cpu":
+        group = Group(LieAlgebra(group.algebra.basis.cpu()), group.cosets.cpu())
     clock("frames")
-    notes = _notes(problem, action)
+    notes = [*_notes(problem, action), *_somewhere(court.weights)]
     return Discovery(
         group=group,
         verdict=words(group, generators, elements, unfelt=found.unfelt, tolerance=tolerance, notes=notes),
@@ -230,6 +238,12 @@ def _notes(problem: Problem, action: Action | None) -> list[str]:
     return []
 
 
+def _somewhere(weights: Tensor) -> list[str]:
+    """Says so where a symmetry is one of some charts only."""
+    held = int((weights > 0).sum())
+    return [] if held == len(weights) else [f"this is said of {held} of {len(weights)} charts; the others stand apart"]
+
+
 def _chart_findings(problem: Problem, generators: Settled, weights: Tensor, skills: Tensor) -> tuple[ChartFinding, ...]:
     """The strength of the breaking on every chart under the pooled group, and whether it is an outlier."""
     charts = problem.samples.atlas.charts
@@ -243,7 +257,7 @@ def _chart_findings(problem: Problem, generators: Settled, weights: Tensor, skil
     ):
         outlier = weight == 0
         known = f"a breaking of {strength:.0%}" if strength == strength else "another law"
-        reason = f"{known}, where most charts share a symmetry" if outlier else ""
+        reason = f"{known}, where other charts share a symmetry" if outlier else ""
         findings.append(ChartFinding(tuple(chart.locate(shape)), strength, outlier, skill, reason))
     return tuple(findings)
 

@@ -45,13 +45,14 @@ class SpectralSearch:
         if self.generators is not None and self.generators < 0:
             raise InputError(f"`generators` must not be negative, got {self.generators}.")
 
-    def find(self, problem: Problem, *, seed: int, progress: Progress) -> Found:
-        """Proposes generators, the most promising first."""
+    def find(self, problem: Problem, *, seed: int, progress: Progress, weights: Tensor | None = None) -> Found:
+        """Proposes generators, the most promising first; with weights of the charts `(K,)`, those of some of them."""
         n = problem.size
         if problem.is_field:
             index = problem.pick(max(self.samples, 96))
             first = Residual(problem, index[:48]).slopes() if self.derivatives else None
-            return FieldSearch(problem, index, self.samples, self.starts, seed, progress).find(first, self.generators)
+            search = FieldSearch(problem, index, self.samples, self.starts, seed, progress, weights)
+            return search.find(first, self.generators)
         asked = Residual(problem, problem.pick(self.slopes))
         residual, null = (m[0] for m in asked.slopes())
         felt = felt_components(asked.few(1024), null)  # (n, m)

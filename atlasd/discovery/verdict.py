@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,6 +46,8 @@ _FELT = 1e-4
 _VECTORS, _FIELDS = 1024, 72
 _LADDER = (0.15, 0.35, 0.7, 1.2)
 _RANDOM = 6
+_TURNS = 60
+"""Members of a one-parameter group that are looked at for one that data cover."""
 
 
 @storable()
@@ -151,7 +154,7 @@ class Court:
 
     def strengths(self, basis: Tensor, samples: int = 256) -> tuple[Tensor, Tensor]:
         """A quick look at generators `(k, n, n)`: the largest strength over sizes that count, and its error, `(k,)`."""
-        quick = self._with(self.residual.few(samples))
+        quick = self._with(residual=self.residual.few(samples))
         sizes = self.sizes()
         trials = quick._trials(_pairs(basis, sizes), sizes * len(basis))
         worst = []
@@ -162,9 +165,56 @@ class Court:
         found = torch.tensor(worst, dtype=torch.float64).clamp_min(0.0).sqrt()
         return found[:, 0], found[:, 1]
 
-    def _with(self, residual: Residual) -> Court:
+    def best_covered(self, elements: Tensor, basis: Tensor) -> Tensor:
+        """For each of some elements `(m, n, n)` that data hardly cover, a member of its coset that they cover best.
+
+        Arguments:
+            elements: The elements.
+            basis: Generators `(k, n, n)` of the identity component.
+        """
+        if not len(basis) or self.residual.coverage is None:
+            return elements
+        angles = torch.arange(1, _TURNS, dtype=torch.float64) * (2 * math.pi / _TURNS)
+        steps = torch.matrix_exp(angles[:, None, None, None] * scaled(basis.double())).flatten(0, 1)
+        quick = self.residual.few(16)
+
+        def shares(g: Tensor) -> Tensor:
+            return quick.losses(g).covered.mean(1) @ self.weights / self.weights.sum()
+
+        best = []
+        for g in elements.double():
+            members = torch.cat([g[None], g @ steps])
+            mine = shares(members[:1])
+            if float(mine) >= 0.5:
+                best.append(g)
+                continue
+            best.append(members[int(torch.cat([mine, shares(members[1:])]).argmax())])
+        return torch.stack(best) if best else elements
+
+    def holding(self, basis: Tensor) -> Tensor:
+        """On which charts the one of some generators `(k, n, n)` that holds on most of them does, `(K,)`.
+
+        Every chart is judged alone; the level is that of all charts together.
+        """
+        sizes = self.sizes()
+        trials = self._trials(_pairs(basis, sizes), sizes * len(basis))
+        charts = torch.eye(len(self.weights), dtype=torch.float64)
+        level = LEVEL / len(charts) / max(len(basis), 1)
+        best = torch.zeros(len(charts), dtype=torch.bool)
+        for i in range(0, len(trials), len(sizes)):
+            counting = self._counting(trials[i : i + len(sizes)])
+            ends = [[self._interval(trial, level, chart)[2] for trial in counting] for chart in charts]
+            holds = torch.tensor([bool(row) and _root(max(row)) <= self.tolerance for row in ends])
+            best = max(best, holds, key=lambda held: int(held.sum()))
+        return best
+
+    def on(self, weights: Tensor) -> Court:
+        """The same with other weights of the charts."""
+        return self._with(weights=weights, _rungs=None)
+
+    def _with(self, **changed: Any) -> Court:
         other = object.__new__(Court)
-        other.__dict__.update(self.__dict__, residual=residual)
+        other.__dict__.update(self.__dict__, **changed)
         return other
 
     def _trials(self, pairs: Tensor, sizes: Sequence[float]) -> list[_Trial]:
@@ -280,12 +330,13 @@ class Court:
             direction = replace(direction, decision="cannot tell", reason=reason)
         return Finding(direction, trial.element, trial.charts())
 
-    def _interval(self, trial: _Trial, level: float) -> tuple[float, float, float, bool]:
+    def _interval(self, trial: _Trial, level: float, weights: Tensor | None = None) -> tuple[float, float, float, bool]:
         """Ratio of means with both ends of its interval, and whether the scale is determined at all.
 
         A studentised bootstrap over whole samples: right for skewed losses with heavy tails.
         """
-        e, d = trial.excess @ self.weights, trial.scale @ self.weights
+        weights = self.weights if weights is None else weights
+        e, d = trial.excess @ weights, trial.scale @ weights
         keep = (e != 0) | (d != 0)
         e, d = e[keep], d[keep]
         blocks = min(len(e), _BLOCKS)
