@@ -48,6 +48,9 @@ def discover(
     nan: Annotated[str, typer.Option(metavar="WHAT", help="refuse missing values, or mask them.")] = "refuse",
     duplicates: Annotated[str, typer.Option(metavar="WHAT", help="refuse many copies, or drop them.")] = "refuse",
     samples: Annotated[int, typer.Option(help="Most samples used; 0 for 1000 fields or 30000 vectors.")] = 0,
+    flow: Annotated[
+        bool, typer.Option("--flow", help="The data are states; the target is their velocity, or else the next row.")
+    ] = False,
     tolerance: Tolerance = None,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/FILE-seedS]")] = None,
@@ -69,6 +72,7 @@ def discover(
       atlasd discover x.npy y.npy --charts '64,19;86,19' --in-radius 14
       atlasd discover wind.nc --input u10,v10 --target pressure --nan mask
       atlasd discover events.csv --tokens 'E1,px1,py1,pz1;E2,px2,py2,pz2' --target M
+      atlasd discover states.csv --flow
     """
     from atlasd.experiments import OWN
     from atlasd.experiments.config import configure
@@ -79,7 +83,7 @@ def discover(
         {
             "file": str(file), "second": str(second or ""), "input": input, "target": target, "tokens": tokens,
             "charts": charts, "in_radius": in_radius, "out_radius": out_radius, "vectors": vectors, "ahead": ahead,
-            "task": task, "nan": nan, "duplicates": duplicates, "samples": samples, **chosen,
+            "task": task, "nan": nan, "duplicates": duplicates, "samples": samples, "flow": flow, **chosen,
         },
     )  # fmt: skip
     from atlasd.experiments.record import plan_config

@@ -15,9 +15,10 @@ from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.cosets import CosetSearch, Proposed
+from atlasd.discovery.decide import APART, Finding, approximate, exact_class
 from atlasd.discovery.result import Direction, Verdict
 from atlasd.discovery.search import Found
-from atlasd.discovery.verdict import APART, Court, Finding, approximate, exact_class
+from atlasd.discovery.verdict import Court
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
@@ -118,8 +119,8 @@ def in_standard_form(court: Court, basis: Tensor) -> Tensor:
     """Generators that read best in raw units, spanning the same algebra, in standard units."""
     if not len(basis):
         return basis
-    units = court.problem.units
-    return units.to_standard(standard_form(units.to_raw(basis)))
+    units, tidy = court.problem.units, court.problem.ambient.tidy_generators
+    return tidy(units.to_standard(standard_form(tidy(units.to_raw(basis)))))
 
 
 def closed(basis: Tensor) -> Tensor | None:
@@ -160,7 +161,8 @@ def settle_cosets(
         return torch.tensor([f.passed for f in court.elements(elements)], dtype=torch.bool)
 
     group = Group.close(algebra, torch.cat([identity, good]), accept=accept)
-    return Settled(group.cosets, court.elements(group.cosets[1:]), dropped)
+    cosets = court.problem.ambient.tidy_elements(group.cosets)
+    return Settled(cosets, court.elements(cosets[1:]), dropped)
 
 
 def exact_first(

@@ -15,12 +15,11 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import TOLERANCE, Membership
 from atlasd.discovery.coset_gradient import descend_starts, draw_starts, start_losses
 from atlasd.discovery.coset_normalizer import (
+    damped_steps,
     is_rigid,
     normalize_starts,
     pull_to_normalizer,
-    random_starts,
     reduce_in_coset,
-    unit_determinant,
 )
 from atlasd.discovery.descent import model
 from atlasd.discovery.objective import LOSSES, Charts, Frame, Loss, Objective
@@ -173,8 +172,10 @@ class CosetSearch:
             curves["coset error"] = curve
         else:
             count = self.starts if problem.is_field else 8 * self.starts
-            begin = random_starts(count, problem.size, generator)
-            begin = begin if initial is None else unit_determinant(draw_starts(0, problem.size, generator, initial))
+            ambient = problem.ambient
+            begin = ambient.random(count, generator)
+            if initial is not None:
+                begin = ambient.unit_determinant(draw_starts(0, problem.size, generator, initial))
             candidates = self._normalizing(residual, algebra, begin, progress)
         if felt is not None:
             inside = felt @ felt.mT
@@ -221,10 +222,11 @@ class CosetSearch:
         return CosetCandidates(kept, left, len(begin), {"coset error": curve})
 
     def _normalizing(self, residual: Residual, algebra: LieAlgebra, begin: Tensor, progress: Progress) -> Tensor:
-        starts, outside = normalize_starts(algebra, begin)
-        starts = reduce_in_coset(algebra, starts[outside < 0.05])
+        ambient = residual.problem.ambient
+        starts, outside = normalize_starts(algebra, begin, ambient)
+        starts = reduce_in_coset(algebra, starts[outside < 0.05], ambient)
         starts = starts[torch.linalg.cond(starts) < _CONDITION]
-        if is_rigid(algebra) or not len(starts):
+        if is_rigid(algebra, ambient) or not len(starts):
             return starts
         field = residual.problem.is_field
         few = residual.few(12 if field else 64)
@@ -289,9 +291,9 @@ def relative(residual: Residual, elements: Tensor) -> Tensor:
 
 def descend(residual: Residual, c: Tensor, algebra: LieAlgebra, iterations: int) -> Tensor:
     """Lowers the residual of all candidates `(M, n, n)` together by Levenberg-Marquardt, near the normaliser."""
-    n = c.shape[-1]
-    c = unit_determinant(c)
-    moves = torch.eye(n, dtype=torch.float64) + _STEP * torch.eye(n * n, dtype=torch.float64).view(-1, n, n)
+    ambient = residual.problem.ambient
+    c = ambient.unit_determinant(c)
+    moves = torch.eye(c.shape[-1], dtype=torch.float64) + _STEP * ambient.directions
     damping = torch.full((len(c),), 1e-2, dtype=torch.float64)
     cost = relative(residual, c)
     active = torch.ones(len(c), dtype=torch.bool)
@@ -299,15 +301,16 @@ def descend(residual: Residual, c: Tensor, algebra: LieAlgebra, iterations: int)
         if not bool(active.any()):
             break
         now = c[active]
-        near = torch.cat([now[:, None], unit_determinant(now[:, None] @ moves)], dim=1)  # (M, 1 + n^2, n, n)
+        near = torch.cat([now[:, None], ambient.unit_determinant(now[:, None] @ moves)], dim=1)  # (M, 1 + m, n, n)
         here = model(residual, near[:, None], _STEP)
         # Cauchy weights: a jump of the function pulls no more than a smooth residual.
         middle = here.error.flatten(1).median(1).values[:, None, None] * 9 + 1e-18
         weight = 1 / (1 + here.error / middle)
         gradient = (weight[..., None] * here.slope).mean((1, 2)) / 2
         curvature = (weight[..., None, None] * here.curve).mean((1, 2)) / 2
-        gradient, curvature = pull_to_normalizer(algebra, now, gradient, curvature)
-        trial = unit_determinant(now @ torch.matrix_exp(_damped(curvature, gradient, damping[active])))
+        gradient, curvature = pull_to_normalizer(algebra, ambient, now, gradient, curvature)
+        steps = damped_steps(ambient, curvature, gradient, damping[active])
+        trial = ambient.unit_determinant(now @ torch.matrix_exp(steps))
         moved = relative(residual, trial)
         lower = moved < cost[active]
         gained = (cost[active] - moved) > 1e-3 * cost[active]
@@ -318,17 +321,6 @@ def descend(residual: Residual, c: Tensor, algebra: LieAlgebra, iterations: int)
         done = (cost[active] < 1e-24) | (damping[active] > 1e4) | (lower & ~gained & (damping[active] > 10))
         active[active.clone()] = ~done
     return c
-
-
-def _damped(curvature: Tensor, gradient: Tensor, damping: Tensor) -> Tensor:
-    """Damped steps `(M, n, n)` that do not change the determinant and stay below size 0.5."""
-    p = gradient.shape[-1]
-    n = round(p**0.5)
-    scale = curvature.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(1e-12)
-    ridge = (damping * scale)[:, None, None] * torch.eye(p, dtype=torch.float64)
-    step = -torch.linalg.solve(curvature + ridge, gradient[..., None])[..., 0].unflatten(-1, (n, n))
-    step = step - step.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None] * torch.eye(n, dtype=torch.float64)
-    return step * (0.5 / torch.linalg.matrix_norm(step).clamp_min(0.5))[:, None, None]
 
 
 def _one_each(membership: Membership, matrices: Tensor, errors: Tensor, limit: int) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from atlasd.algebra.affine import fixed_point
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, exact_first, promising, settle_cosets, settle_generators, words
@@ -24,10 +25,12 @@ from atlasd.discovery.problem import Problem, prepare
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
 from atlasd.discovery.search import Found, Search
 from atlasd.discovery.spectral import SpectralSearch
+from atlasd.discovery.vector_fields import discover_fields
 from atlasd.discovery.verdict import Court
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
+from atlasd.geometry.polynomial import PolynomialAction
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.device import on_device
 from atlasd.runtime.executor import About, TaskFailed, working
@@ -94,6 +97,14 @@ def discover(
     ):
         if given is not None and (isinstance(given, type | str) or not callable(getattr(given, method, None))):
             raise InputError(f"`{name}` must be an object like {kind}, got {given!r}; leave it out for the default.")
+    if isinstance(action, PolynomialAction):
+        if atlas is not None or search is not None:
+            raise InputError("`atlas` and `search` must be left out for a PolynomialAction.")
+        with working(executor):
+            return discover_fields(
+                x, y, action=action, function=function, predictor=predictor, tolerance=float(tolerance), seed=seed,
+                progress=shown,
+            )  # fmt: skip
     discrete = None if cosets is False else CosetSearch() if cosets is None or cosets is True else cosets
     with on_device(device) as where, working(executor):
         if executor is not None and where.type != "cpu":
@@ -141,6 +152,8 @@ def _attempt(
     search = SpectralSearch() if search is None else search
     stages = current_stages()
     stages.enter(fingerprint(x, y, seed, atlas, action, predictor, search, cosets, tolerance))
+    if getattr(action, "homogeneous", False) and not isinstance(search, SpectralSearch):
+        raise InputError(f"`search` must be a SpectralSearch for an AffineAction, got {type(search).__name__}.")
     problem, fitted = prepare(
         x, y, function=function, atlas=atlas, action=action, predictor=predictor, seed=seed, progress=shown
     )
@@ -153,7 +166,7 @@ def _attempt(
     clock("search")
     court = Court(problem, tolerance, seed=seed, progress=shown, weights=found.weights)
     generators: Settled = stages.do("verdict", lambda: settle_generators(court, found if asked else nothing))
-    if isinstance(search, SpectralSearch) and not generators.kept and problem.charts > 1 and len(found.basis):
+    if asked and isinstance(search, SpectralSearch) and not generators.kept and problem.charts > 1 and len(found.basis):
         # No symmetry of all charts together: is there one of some?
         held = stages.do("charts", lambda: court.holding(found.basis).double())
         if 2 <= int(held.sum()) < problem.charts:
@@ -180,14 +193,13 @@ def _attempt(
             return settle_cosets(court, algebra, judged, found.felt, seed=seed, progress=shown)
 
         generators, elements = stages.do("cosets", lambda: exact_first(court, generators, discrete))
-    group = Group(LieAlgebra(generators.matrices), elements.matrices)
+    group, centre = _in_raw_units(problem, generators.matrices, elements.matrices)
     clock("cosets")
-    group = group.conjugate(torch.linalg.inv(problem.units.frame))
     frames = film(problem, group, court.weights, testable=asked)
     if group.cosets.device.type != "cpu":
         group = Group(LieAlgebra(group.algebra.basis.cpu()), group.cosets.cpu())
     clock("frames")
-    notes = [*_notes(problem, action), *_somewhere(court.weights)]
+    notes = [*_notes(problem, action), *centre, *_somewhere(court.weights)]
     return Discovery(
         group=group,
         verdict=words(group, generators, elements, unfelt=found.unfelt, tolerance=tolerance, notes=notes),
@@ -210,6 +222,23 @@ def _attempt(
     )
 
 
+def _in_raw_units(problem: Problem, generators: Tensor, cosets: Tensor) -> tuple[Group, list[str]]:
+    """The group of generators and cosets in standard units, as it acts on raw data, and where its centre is."""
+    standard = Group(LieAlgebra(generators), cosets, affine=problem.homogeneous)
+    group = standard.conjugate(torch.linalg.inv(problem.units.frame))
+    if not problem.homogeneous:
+        return group, []
+    ambient = problem.ambient
+    basis, elements = ambient.tidy_generators(group.algebra.basis), ambient.tidy_elements(group.cosets)
+    tidied = Group(LieAlgebra(basis), elements, tolerance=group.tolerance, affine=True)
+    tidied.__dict__["identification"] = group.identification
+    point = fixed_point(standard)
+    if point is None:
+        return tidied, []
+    raw = problem.units.raw_inputs(point).tolist()
+    return tidied, [f"the centre is ({', '.join(f'{v:.3g}' for v in raw)})"]
+
+
 class _Clock:
     """Seconds of every stage, one after the other."""
 
@@ -229,7 +258,7 @@ def _notes(problem: Problem, action: Action | None) -> list[str]:
     fixed = isinstance(action or problem.action, VectorAction | GridAction) and (
         problem.action.rho_out is None  # type: ignore[attr-defined]
     )
-    if outputs > 1 and fixed and (problem.is_field or outputs % problem.size == 0):
+    if outputs > 1 and fixed and (problem.is_field or outputs % problem.samples.size == 0):
         kind = "channels" if problem.is_field else "numbers"
         return [
             f"the {outputs} {kind} of the targets were taken as {outputs} invariants; where they are components of a "

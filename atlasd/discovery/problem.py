@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from atlasd.algebra.ambient import Ambient
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction, window_radius
+from atlasd.geometry.affine import as_inputs, linear_part
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.resample import pixel_grid
 from atlasd.prediction.crossfit import CrossFit, cross_fit
@@ -74,7 +76,28 @@ class Problem:
     @property
     def size(self) -> int:
         """Size n of the matrices."""
-        return self.samples.size
+        n = self.samples.size
+        return self.action.matrix_size(n) if isinstance(self.action, VectorAction) else n
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether matrices hold a translation, and have one row and column more than vectors have components."""
+        return getattr(self.action, "homogeneous", False)
+
+    def exponential(self, generators: Tensor) -> Tensor:
+        """Elements of generators `(M, n, n)`."""
+        own: Function = getattr(self.action, "exponential", torch.matrix_exp)
+        return own(generators)
+
+    @property
+    def shifts(self) -> bool:
+        """Whether generators may displace all vectors alike."""
+        return self.size > self.samples.size
+
+    @property
+    def ambient(self) -> Ambient:
+        """The group of all matrices that are looked at."""
+        return Ambient(self.size, affine=self.homogeneous)
 
     @property
     def charts(self) -> int:
@@ -202,7 +225,9 @@ def prepare(
         samples = samples.in_files(current_workers().scratch)
     raw = samples
     plain = not isinstance(action, GridAction | VectorAction)
-    samples = samples.plain() if plain else samples.standard()
+    centred = isinstance(action, VectorAction) and action.matrix_size(samples.size) > samples.size
+    velocities = getattr(action, "rho_out", None) in (as_inputs, linear_part)
+    samples = samples.plain() if plain else samples.standard(centred=centred, velocities=velocities)
     assert samples.units is not None
     fits: CrossFit | None = None
     if function is not None:
@@ -356,7 +381,8 @@ def _action(samples: Samples, action: Action | None) -> Action:
             raise InputError(f"`action` must have dimensions={samples.size}, got {action.dimensions}.")
         _check_rho("rho_in", action.rho_in, samples.size, samples.x.shape[1])
     if isinstance(action, GridAction | VectorAction) and samples.y is not None and not samples.classes:
-        _check_rho("rho_out", action.rho_out, samples.size, samples.outputs)
+        size = action.matrix_size(samples.size) if isinstance(action, VectorAction) else samples.size
+        _check_rho("rho_out", action.rho_out, size, samples.outputs)
     return action
 
 

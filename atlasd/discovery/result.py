@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from atlasd.algebra.affine import read_group
 from atlasd.algebra.group import Group
-from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.doors import Doors
 from atlasd.discovery.frames import Frames
@@ -163,10 +163,11 @@ class Discovery(Doors):
             "version": __version__,
             "group": {
                 "name": self.group.name,
-                "algebra": identify(self.algebra).name,
+                "algebra": self.group.identification.invariants["algebra"],
                 "dimension": self.group.dimension,
                 "components": self.group.order,
                 "component_group": self.group.component_group,
+                **({"affine": True} if self.group.affine else {}),
             },
             "generators": self.algebra.basis.tolist(),
             "cosets": self.cosets.tolist(),
@@ -343,7 +344,7 @@ def _from_content(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         if content[name] != tensors[name].tolist():
             raise ValueError(f"{name} differ from those of tensors.safetensors")
     return Discovery(
-        group=Group(LieAlgebra(tensors["generators"]), tensors["cosets"]),
+        group=read_group(content["group"], tensors["generators"], tensors["cosets"]),
         verdict=Verdict(
             symmetric=bool(verdict["symmetric"]),
             reason=verdict["reason"],
