@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from atlasd.discovery.discover import discover as discover
     from atlasd.discovery.discover import discover_cosets as discover_cosets
     from atlasd.discovery.discover import discover_generators as discover_generators
+    from atlasd.discovery.estimator import SymmetryDiscovery as SymmetryDiscovery
     from atlasd.discovery.flow import FlowDiscovery as FlowDiscovery
     from atlasd.discovery.flow import discover_flow as discover_flow
     from atlasd.discovery.gradient import GradientSearch as GradientSearch
@@ -64,6 +66,7 @@ _HOMES = {
     "SpectralSearch": "discovery.spectral",
     "SphereChart": "geometry.sphere",
     "StencilPredictor": "prediction.stencil",
+    "SymmetryDiscovery": "discovery.estimator",
     "VectorAction": "geometry.actions",
     "WholeChart": "geometry.charts",
     "assert_equivariant": "nn.checks",
@@ -82,7 +85,16 @@ _HOMES = {
 __all__ = ["__version__", "known", *sorted(_HOMES)]
 
 
+def _meet_xarray() -> None:
+    """Puts `atlasd` on xarray's datasets, where xarray is in use."""
+    if "xarray" in sys.modules:
+        from atlasd.experiments.accessor import register
+
+        register()
+
+
 def __getattr__(name: str) -> Any:
+    _meet_xarray()
     if name == "known":
         return importlib.import_module("atlasd.algebra.known")
     if name in _HOMES:
@@ -92,3 +104,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return list(__all__)
+
+
+_meet_xarray()

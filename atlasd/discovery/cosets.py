@@ -236,6 +236,7 @@ class CosetSearch:
         if field:
             return starts
         errors = relative(few, starts)
+        starts, errors = starts[errors <= _PROMISING], errors[errors <= _PROMISING]
         order = errors.argsort()
         kept, _ = _one_each(Membership(algebra), starts[order], errors[order], self.top)
         return descend(residual, kept, algebra, 12)

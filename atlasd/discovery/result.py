@@ -19,6 +19,7 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.doors import Doors
 from atlasd.discovery.frames import Frames
+from atlasd.discovery.learned import PredictorSummary
 from atlasd.discovery.seal import FRAMES, check_content, check_seal, read_frames, seal
 from atlasd.errors import DataError
 from atlasd.runtime.codec import storable
@@ -87,16 +88,6 @@ class ChartFinding:
     outlier: bool
     skill: float = float("nan")
     reason: str = ""
-
-
-@dataclass(frozen=True)
-class PredictorSummary:
-    """What stood in for the unknown map, and how well."""
-
-    kind: str
-    skill: float
-    samples: int
-    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +171,7 @@ class Discovery(Doors):
                 "rejected": [asdict(d) for d in self.verdict.rejected],
                 "gates": dict(self.verdict.gates),
             },
-            "predictor": asdict(self.predictor),
+            "predictor": self.predictor.summary(),
             "charts": [asdict(c) for c in self.charts],
             "metrics": {},
             "paper": {},

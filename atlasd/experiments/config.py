@@ -50,6 +50,9 @@ class Config:
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Values that each `preset` fills in, where the experiment has presets."""
 
+    MANY: ClassVar[bool] = False
+    """Whether runs with other settings are other questions, which must not take each other's place."""
+
     IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {}
     """Values that a `(key, value)` fills in, because it would mean nothing without them."""
 
