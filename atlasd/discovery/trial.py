@@ -78,10 +78,11 @@ class Trial:
     def _of_some_charts(self, search: SpectralSearch) -> None:
         """No symmetry of all charts together: is there one of some?"""
         charts, basis, stages = self.problem.charts, self.found.basis, current_stages()
-        if charts == 1 or not len(basis):
+        if charts == 1:
             return
-        held = stages.do("charts", lambda: self.court.holding(basis).double())
-        own = self.found.chart_basis
+        held, own = torch.zeros(charts, dtype=torch.float64), self.found.chart_basis
+        if len(basis):
+            held = stages.do("charts", lambda: self.court.holding(basis).double())
         if int(held.sum()) < 2 and own is not None:
             # What all charts together propose may be spoiled by a few: some of them propose their own.
             some = own[:: -(-charts // _ASKED)].flatten(0, 1)
