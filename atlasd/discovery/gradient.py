@@ -14,8 +14,9 @@ from torch import Tensor
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.gradient_steps import SIMILARITY, Course, GradientSteps
 from atlasd.discovery.objective import LOSSES, Charts, Frame, Loss
-from atlasd.discovery.problem import Problem, prepare_untrained
+from atlasd.discovery.problem import Problem
 from atlasd.discovery.search import Found
+from atlasd.discovery.untrained import prepare_untrained
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
 from atlasd.geometry.atlas import Atlas

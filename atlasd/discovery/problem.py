@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Problem", "pose", "prepare", "prepare_untrained"]
+__all__ = ["Problem", "pose", "prepare"]
 
 import math
 from collections.abc import Callable, Iterator
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.algebra.ambient import Ambient
+from atlasd.discovery.checked_action import checked_action
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction, window_radius
 from atlasd.geometry.affine import as_inputs, linear_part
@@ -225,7 +226,7 @@ def prepare(
     if (y is None) == (function is None):
         raise InputError("`y` or `function` must be given, and not both; pass targets to learn from, or a function.")
     samples = Samples.check(x, y, atlas, minimum=20)
-    action = _action(samples, action)
+    action = checked_action(samples, action)
     if current_workers().executor is not None:
         samples = samples.in_files(current_workers().scratch)
     raw = samples
@@ -254,49 +255,13 @@ def prepare(
         action=action if plain or samples.units is None else samples.units.action(action),
         samples=samples,
         known=function is not None,
-        radius=_radius(samples, reach, known=function is not None),
+        radius=counted_radius(samples, reach, known=function is not None),
         reach=reach,
         classes=fitted.classes,
         fits=fits,
         recipe=None if fits is None else fits.recipe,
     )
     return _finished(problem), fitted
-
-
-def prepare_untrained(
-    x: Any, y: Any, *, predictor: PredictorSpec, atlas: Atlas | None = None, action: Action | None = None
-) -> Problem:
-    """The question without maps, for a search that trains its own networks.
-
-    Arguments:
-        x: Inputs.
-        y: Targets.
-        predictor: The recipe of the networks.
-        atlas: Where the charts lie.
-        action: How matrices transform inputs and outputs.
-    """
-    samples = Samples.check(*gather(x, y), atlas, minimum=20)
-    action = _action(samples, action)
-    plain = not isinstance(action, GridAction | VectorAction)
-    samples = samples.plain() if plain else samples.standard()
-    assert samples.units is not None
-    plan = getattr(predictor, "blueprint", None)
-    reach = 0.0 if plan is None else plan(samples).reach
-    return Problem(
-        functions=(_untrained,),
-        fold=torch.zeros(len(samples), dtype=torch.long),
-        action=action if plain else samples.units.action(action),
-        samples=samples,
-        known=False,
-        radius=_radius(samples, reach, known=False),
-        reach=reach,
-        classes=samples.classes,
-        recipe=predictor,
-    )
-
-
-def _untrained(x: Tensor) -> Tensor:
-    raise AssertionError("the search trains its own networks")
 
 
 def pose(problem: Problem, action: Action) -> Problem:
@@ -417,7 +382,7 @@ def _commuting(problem: Problem, action: GridAction) -> Commuting | None:
     return Commuting(linear, fixed(action.rho_in, shape[1]), fixed(action.rho_out, shape[0]))
 
 
-def _radius(samples: Samples, reach: float, *, known: bool) -> float | None:
+def counted_radius(samples: Samples, reach: float, *, known: bool) -> float | None:
     """Radius of the disc of outputs that count."""
     if not samples.is_field:
         return None
@@ -426,27 +391,3 @@ def _radius(samples: Samples, reach: float, *, known: bool) -> float | None:
         half = min((s - 1) / 2 for s in samples.x.shape[2:])
         return max(window_radius(half, half, reach), 1.0)
     return max(window_radius(*radii, float(radii[0] - radii[1]) if known else reach), 1.0)
-
-
-def _action(samples: Samples, action: Action | None) -> Action:
-    if action is None:
-        return GridAction(dimensions=samples.size) if samples.is_field else VectorAction()
-    if isinstance(action, GridAction) != samples.is_field:
-        kind = "GridAction" if samples.is_field else "VectorAction"
-        raise InputError(
-            f"`action` must be a {kind} for x of shape {tuple(samples.x.shape)}, got {type(action).__name__}."
-        )
-    if isinstance(action, GridAction):
-        if action.dimensions != samples.size:
-            raise InputError(f"`action` must have dimensions={samples.size}, got {action.dimensions}.")
-        _check_rho("rho_in", action.rho_in, samples.size, samples.x.shape[1])
-    if isinstance(action, GridAction | VectorAction) and samples.y is not None and not samples.classes:
-        size = action.matrix_size(samples.size) if isinstance(action, VectorAction) else samples.size
-        _check_rho("rho_out", action.rho_out, size, samples.outputs)
-    return action
-
-
-def _check_rho(name: str, rho: Representation | None, size: int, channels: int) -> None:
-    """Raises if a representation does not fit the channels that it transforms."""
-    if rho is not None and (shape := tuple(rho(torch.eye(size, dtype=torch.float64)).shape)) != (channels, channels):
-        raise InputError(f"`{name}` must give matrices of shape {(channels, channels)}, got {shape}.")
