@@ -181,7 +181,8 @@ def work(options):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=["cosets", "determinants", "similarity", "dimension"])
+    tables = ["cosets", "determinants", "similarity", "dimension"]
+    parser.add_argument("table", nargs="?", default="cosets", choices=tables)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--data", nargs="+", default=["heat", "jets"], choices=["heat", "jets", "climate"])

@@ -106,6 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--samples", type=int, help="simulated fields, the same for both")
     parser.add_argument("--epochs", type=int, help="passes of the gradient search over the data")
     parser.add_argument("--clip", choices=["norm", "entries"], help="growth limit of the published search")
+    parser.add_argument("--pooled", choices=["sum", "mean"], help="charts in the loss of the published search")
     parser.add_argument("--atlas", default="nineteen", choices=["nineteen", "three", "sheared"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="where finished epochs of the published search are kept")
@@ -120,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
         same["samples"] = 10_000
     rows = [] if options.skip_ours else [measure("spectral", same, options.seed)]
     if not options.skip_gradient:
-        more = {k: v for k in ("epochs", "clip") if (v := getattr(options, k)) is not None}
+        more = {k: v for k in ("epochs", "clip", "pooled") if (v := getattr(options, k)) is not None}
         if options.paper:
             rows.append(published(same | more, options.seed, options.keep, not options.no_cosets))
         else:

@@ -51,7 +51,9 @@ class GradientSearch:
         similarity: `standard` counts shared positions, `cosine` is the plain cosine.
         weight: Weight :math:`\gamma` of the similarity.
         loss: Mean absolute error, mean squared error, or cross-entropy where outputs are probabilities.
-        charts: Whether the loss is the `sum` over charts, as in the paper, or the `mean`.
+        charts: Whether the loss is the `sum` over charts, as the paper's text has it, or the `mean`, which is the sum
+            with growth counted once for each chart. On heat, with nineteen charts and the paper's growth factor,
+            generators collapse under the sum and grow to rotations under the mean.
         units: Whether matrices and losses are those of `raw` data, as in the paper, or of `standard` units.
         interpolation: How fields are read between their pixels. The paper does not say; a published search uses the
             `bilinear` one that deep-learning libraries offer. It is quicker than a `spline` and blurs more.

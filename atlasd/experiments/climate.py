@@ -76,6 +76,9 @@ class ClimateConfig(RunConfig):
     )
     published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
     tandem: bool = option(False, "train predictors with the generators in the gradient search")
+    pooled: Literal["sum", "mean"] = option(
+        "sum", "charts in a published search: summed, as in the text, or averaged: growth counts once for each"
+    )
     search_samples: int = option(16, "maps that the spectral search looks at", least=8)
     growth: float = option(5.0, "growth factor of the gradient search", least=0)
     weight: float = option(0.05, "weight of the similarity term", least=0)
@@ -215,7 +218,9 @@ def _search(config: ClimateConfig) -> SpectralSearch | GradientSearch:
         "learning_rate": config.learning_rate,
         "tandem": config.tandem,
     }
-    return GradientSearch.published(**settings) if config.published else GradientSearch(**settings)
+    if config.published:
+        return GradientSearch.published(charts=config.pooled, **settings)
+    return GradientSearch(**settings)
 
 
 def _judged_by_class(found: Discovery, rows: list[dict[str, Any]]) -> Discovery:

@@ -69,6 +69,9 @@ class HeatConfig(RunConfig):
     search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
     published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
     tandem: bool = option(False, "train predictors with the generators in the gradient search")
+    pooled: Literal["sum", "mean"] = option(
+        "sum", "charts in a published search: summed, as in the text, or averaged: growth counts once for each"
+    )
     predictor: Literal["stencil", "conv"] = option("stencil", "what is fitted to each chart")
     generators: int | Literal["auto"] = option(1, "generators of the gradient search", least=1)
     similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
@@ -134,7 +137,9 @@ def _search(config: HeatConfig) -> SpectralSearch | GradientSearch:
         "robust": config.robust,
         "tandem": config.tandem,
     }
-    return GradientSearch.published(clip=config.clip, **settings) if config.published else GradientSearch(**settings)
+    if config.published:
+        return GradientSearch.published(clip=config.clip, charts=config.pooled, **settings)
+    return GradientSearch(**settings)
 
 
 def _cosets(config: HeatConfig) -> CosetSearch:

@@ -66,6 +66,9 @@ class SphereMnistConfig(RunConfig):
     generators: int | Literal["auto"] = option(1, "how many generators, or auto to find out", least=1)
     published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
     tandem: bool = option(False, "train predictors with the generators in the gradient search")
+    pooled: Literal["sum", "mean"] = option(
+        "sum", "charts in a published search: summed, as in the text, or averaged: growth counts once for each"
+    )
     wide: bool = option(False, "predictors with the paper's 32-64-64-64 channels, or half as many")
     skips: bool = option(True, "let the decoder see the levels of the encoder")
     fit_epochs: int = option(6, "passes of the predictors over the data", least=1)
@@ -185,7 +188,9 @@ def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
         "spread": config.spread,
         "tandem": config.tandem,
     }
-    return GradientSearch.published(**settings) if config.published else GradientSearch(**settings)
+    if config.published:
+        return GradientSearch.published(charts=config.pooled, **settings)
+    return GradientSearch(**settings)
 
 
 def _global_rotation(data: SphereDigits, config: SphereMnistConfig, seed: int, progress: Progress) -> Tensor | None:

@@ -191,3 +191,16 @@ def test_cross_entropy_has_no_upper_end():
         errors.append(steps.run(Silent()).curves["error"][0])
     assert errors[1] > 10 * errors[0]
     assert problem.recipe.relu and problem.recipe.schedule.constant
+
+
+def test_growth_once_for_each_chart_is_the_mean_over_charts(fields):
+    """What the paper's numbers need on heat: a sum over many charts outweighs a growth that is counted once."""
+    problem, _ = prepare(*fields, predictor=StencilPredictor(), atlas=ATLAS, seed=0, progress=Silent())
+    finals = []
+    for settings in (
+        {"charts": "sum", "growth": 0.2, "weight": 0.1},
+        {"charts": "mean", "growth": 0.1, "weight": 0.05},
+    ):
+        search = GradientSearch.published(epochs=2, batch=16, learning_rate=1e-2, generators=2, **settings)
+        finals.append(GradientSteps(search, problem, 2, 0).run(Silent()).basis)
+    torch.testing.assert_close(*finals, atol=1e-6, rtol=1e-4)  # Adam does not feel a common factor

@@ -46,6 +46,8 @@ def test_heat_ablations():
     config = configure(heat.CONFIG, {**PAPER, "normalize": False, "clip": "entries", "similarity": "cosine"})
     assert not heat._cosets(config).normalize and heat._cosets(config).regardless
     assert heat._search(config).clip == "entries" and heat._search(config).similarity == "cosine"
+    for module in (heat, sphere_mnist, climate):
+        assert module._search(configure(module.CONFIG, {**PAPER, "pooled": "mean"})).charts == "mean"
     before = configure(heat.CONFIG, {**PAPER, "tandem": False})
     assert not heat._search(before).tandem and as_published(heat._search(before))
 
