@@ -38,9 +38,8 @@ def affine(seed: int) -> None:
         fields = x @ basis[:, :2, :2].mT + basis[:, None, :2, 2]
         value = cosine(fields[0], truth) if len(basis) else float("nan")
         took = time.perf_counter() - started
-        print(
-            f"affine N={count} seed {seed}: {found.group.name}, {len(basis)} generators, cosine {value:.9f}, {took:.1f} s"
-        )
+        said = f"{found.group.name}, {len(basis)} generators, cosine {value:.9f}, {took:.1f} s"
+        print(f"affine N={count} seed {seed}: {said}")
 
 
 def cubic(seed: int) -> None:
