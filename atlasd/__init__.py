@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,10 +15,12 @@ if TYPE_CHECKING:
     from atlasd.discovery.discover import discover as discover
     from atlasd.discovery.discover import discover_cosets as discover_cosets
     from atlasd.discovery.discover import discover_generators as discover_generators
+    from atlasd.discovery.estimator import SymmetryDiscovery as SymmetryDiscovery
     from atlasd.discovery.flow import FlowDiscovery as FlowDiscovery
     from atlasd.discovery.flow import discover_flow as discover_flow
     from atlasd.discovery.gradient import GradientSearch as GradientSearch
     from atlasd.discovery.locality import survey_charts as survey_charts
+    from atlasd.discovery.representations import discover_representation as discover_representation
     from atlasd.discovery.residual import equivariance_error as equivariance_error
     from atlasd.discovery.result import Discovery as Discovery
     from atlasd.discovery.result import load as load
@@ -64,6 +67,7 @@ _HOMES = {
     "SpectralSearch": "discovery.spectral",
     "SphereChart": "geometry.sphere",
     "StencilPredictor": "prediction.stencil",
+    "SymmetryDiscovery": "discovery.estimator",
     "VectorAction": "geometry.actions",
     "WholeChart": "geometry.charts",
     "assert_equivariant": "nn.checks",
@@ -72,6 +76,7 @@ _HOMES = {
     "discover_cosets": "discovery.discover",
     "discover_flow": "discovery.flow",
     "discover_generators": "discovery.discover",
+    "discover_representation": "discovery.representations",
     "equivariance_error": "discovery.residual",
     "fit_predictor": "prediction.fit",
     "identify": "algebra.identify",
@@ -82,7 +87,16 @@ _HOMES = {
 __all__ = ["__version__", "known", *sorted(_HOMES)]
 
 
+def _meet_xarray() -> None:
+    """Puts `atlasd` on xarray's datasets, where xarray is in use."""
+    if "xarray" in sys.modules:
+        from atlasd.experiments.accessor import register
+
+        register()
+
+
 def __getattr__(name: str) -> Any:
+    _meet_xarray()
     if name == "known":
         return importlib.import_module("atlasd.algebra.known")
     if name in _HOMES:
@@ -92,3 +106,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return list(__all__)
+
+
+_meet_xarray()

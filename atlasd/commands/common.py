@@ -26,7 +26,7 @@ Tolerance = Annotated[
     float | None,
     typer.Option(help="Largest strength of a breaking that counts as a symmetry, from 0 to 1  [default: 0.2]"),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only what was guessed.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say when every stage is done, and how long it took.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Settings = Annotated[
@@ -79,13 +79,13 @@ def tell(message: str, *, err: bool = True) -> None:
 def shown_progress(quiet: bool, verbose: bool = False) -> Iterator[Progress]:
     """Progress on standard error: none, bars and a few lines, or also a line for every stage."""
     from atlasd.errors import InputError
-    from atlasd.runtime.progress import Silent, Terminal
+    from atlasd.runtime.progress import Terminal, Terse
 
     if quiet and verbose:
         raise InputError("--quiet and --verbose must not both be given; leave one out.")
 
     if quiet:
-        yield Silent()
+        yield Terse()
         return
     with Terminal(verbose=verbose) as terminal:
         yield terminal

@@ -43,9 +43,15 @@ def discover(
     vectors: Annotated[
         str, typer.Option(metavar="PAIRS", help="Channels that are components of a vector: auto, none, or 'u,v'.")
     ] = "auto",
+    targets: Annotated[
+        str,
+        typer.Option(metavar="HOW", help="Targets move with the inputs, as vectors do, or are fixed; auto tries both."),
+    ] = "auto",
     ahead: Annotated[int, typer.Option(help="Take the target this many samples after the input.")] = 0,
     task: Annotated[str, typer.Option(metavar="KIND", help="The target holds values or classes; or auto.")] = "auto",
-    nan: Annotated[str, typer.Option(metavar="WHAT", help="refuse missing values, or mask them.")] = "refuse",
+    nan: Annotated[
+        str, typer.Option(metavar="WHAT", help="refuse missing values, or mask them; auto masks rows of tables.")
+    ] = "auto",
     duplicates: Annotated[str, typer.Option(metavar="WHAT", help="refuse many copies, or drop them.")] = "refuse",
     samples: Annotated[int, typer.Option(help="Most samples used; 0 for 1000 fields or 30000 vectors.")] = 0,
     flow: Annotated[
@@ -82,8 +88,9 @@ def discover(
         OWN.config(),
         {
             "file": str(file), "second": str(second or ""), "input": input, "target": target, "tokens": tokens,
-            "charts": charts, "in_radius": in_radius, "out_radius": out_radius, "vectors": vectors, "ahead": ahead,
-            "task": task, "nan": nan, "duplicates": duplicates, "samples": samples, "flow": flow, **chosen,
+            "charts": charts, "in_radius": in_radius, "out_radius": out_radius, "vectors": vectors,
+            "targets": targets, "ahead": ahead, "task": task, "nan": nan, "duplicates": duplicates,
+            "samples": samples, "flow": flow, **chosen,
         },
     )  # fmt: skip
     from atlasd.experiments.record import plan_config

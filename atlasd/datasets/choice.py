@@ -26,12 +26,14 @@ class Choice:
         targets: Variables of the target.
         tokens: Names of the columns of each token, where inputs are sets of vectors.
         guessed: Options that were not given, as they could have been.
+        table: Whether the variables are columns of a table.
     """
 
     inputs: tuple[Variable, ...]
     targets: tuple[Variable, ...]
     tokens: tuple[tuple[str, ...], ...] = ()
     guessed: Mapping[str, str] | None = None
+    table: bool = False
 
 
 def choose(files: Sequence[DataFile], inputs: str = "", targets: str = "", tokens: str = "", ahead: int = 0) -> Choice:
@@ -70,7 +72,11 @@ def choose(files: Sequence[DataFile], inputs: str = "", targets: str = "", token
             named = _guess_input(files, usable, wanted, ahead)
             guessed["--input"] = ",".join(named)
     return Choice(
-        tuple(find_variable(files, n) for n in named), tuple(find_variable(files, n) for n in wanted), grouped, guessed
+        tuple(find_variable(files, n) for n in named),
+        tuple(find_variable(files, n) for n in wanted),
+        grouped,
+        guessed,
+        table=all(f.table for f in files),
     )
 
 
@@ -120,7 +126,17 @@ def _guess_target(
     hint = "; --ahead 1 makes it its own target one sample later" if len(usable) == 1 else ""
     raise InputError(
         f"--target must be named, got none; {' and '.join(str(f.path) for f in files)} "
-        f"holds: {', '.join(f.describe() for f in files)}{hint}."
+        f"holds: {', '.join(f.describe() for f in files)}{hint}{_unusable(files)}."
+    )
+
+
+def _unusable(files: Sequence[DataFile]) -> str:
+    """Why some variables were not considered."""
+    reasons = [v.unusable for f in files for v in f.variables.values() if not v.numeric]
+    return (
+        f"; not usable: {reasons[0]}" + (f", and {len(reasons) - 1} more" if len(reasons) > 1 else "")
+        if reasons
+        else ""
     )
 
 
@@ -138,7 +154,9 @@ def _guess_input(
     same = [n for n in rest if usable[n].shape == target.shape and usable[n].dims == target.dims]
     if same and len(same) == len(rest):
         return same
-    raise InputError(f"--input must be named, got none; the file holds: {', '.join(f.describe() for f in files)}.")
+    raise InputError(
+        f"--input must be named, got none; the file holds: {', '.join(f.describe() for f in files)}{_unusable(files)}."
+    )
 
 
 def _guess_tokens(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -161,6 +179,6 @@ def _guess_columns(files: Sequence[DataFile], usable: Mapping[str, Variable], wa
     if not 1 <= len(rest) <= _MOST_COLUMNS:
         raise InputError(
             f"--input or --tokens must name the input columns, got none and {len(rest)} to choose from: "
-            f"{', '.join(f.describe() for f in files)}."
+            f"{', '.join(f.describe() for f in files)}{_unusable(files)}."
         )
     return rest

@@ -19,7 +19,14 @@ _CLASSES = 20
 
 
 def clean(
-    x: np.ndarray, y: np.ndarray, names: tuple[str, str], nan: str, duplicates: str, is_field: bool, minimum: int
+    x: np.ndarray,
+    y: np.ndarray,
+    names: tuple[str, str],
+    nan: str,
+    duplicates: str,
+    is_field: bool,
+    minimum: int,
+    columns: tuple[Sequence[str], Sequence[str]] = ((), ()),
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, list[str]]:
     """Inputs and targets without missing values and copies, the pixels that were masked, and what was done.
 
@@ -31,6 +38,7 @@ def clean(
         duplicates: `refuse` or `drop`.
         is_field: Whether the inputs are fields.
         minimum: The fewest samples that may be left.
+        columns: Names of the columns of each, where each has one.
     """
     notes: list[str] = []
     masked: np.ndarray | None = None
@@ -38,12 +46,12 @@ def clean(
         if array.dtype.kind not in "fiub":
             raise InputError(f"variable {name!r} must hold real numbers, got {array.dtype}; choose another one.")
     bad_x, bad_y = _missing(x), _missing(y)
-    for bad, name in ((bad_x, names[0]), (bad_y, names[1])):
+    for bad, name, parts in ((bad_x, names[0], columns[0]), (bad_y, names[1], columns[1])):
         if bad is not None and nan == "refuse":
-            raise InputError(_where(bad, name))
+            raise InputError(_where(bad, name, parts))
     if bad_x is not None or bad_y is not None:
         x, y, masked, said = _mask(x, y, bad_x, bad_y, is_field)
-        notes.append(said)
+        notes.append(said + _gaps(bad_x, columns[0]) + _gaps(bad_y, columns[1]))
     x, y, said = _without_copies(x, y, duplicates)
     notes += [said] if said else []
     if len(x) < minimum:
@@ -68,7 +76,19 @@ def _missing(array: np.ndarray) -> np.ndarray | None:
     return bad if bool(bad.any()) else None
 
 
-def _where(bad: np.ndarray, name: str) -> str:
+def _gaps(bad: np.ndarray | None, columns: Sequence[str]) -> str:
+    """The columns that have gaps, for people."""
+    if bad is None or not columns:
+        return ""
+    counts = bad.reshape(len(bad), len(columns), -1).any(2).sum(0)
+    return " (" + ", ".join(f"{c} in {n}" for c, n in zip(columns, counts.tolist(), strict=True) if n) + ")"
+
+
+def _where(bad: np.ndarray, name: str, columns: Sequence[str] = ()) -> str:
+    if columns:  # the first column that has gaps
+        k = int(bad.reshape(len(bad), len(columns), -1).any((0, 2)).argmax())
+        bad, name = bad.reshape(len(bad), len(columns), -1)[:, k], columns[k]
+        bad = bad[:, 0] if bad.shape[1] == 1 else bad
     samples = int(bad.reshape(len(bad), -1).any(1).sum())
     first = tuple(int(i) for i in np.argwhere(bad)[0])
     return (

@@ -43,7 +43,8 @@ def read_variables(path: Path, kind: str) -> dict[str, Variable]:
         if len(names) < 2:
             raise DataError(f"`{path}` must have at least two columns, input and target, got only {names[0]!r}.")
         rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
-        table, texts = _table(path, rows, len(names))
+        # Where commas do not separate, they may be decimal ones.
+        table, texts = _table(path, rows, len(names), commas=delimiter != ",")
     return {n: _text(n, texts[k]) if k in texts else _column(n, table[:, k]) for k, n in enumerate(names)}
 
 
@@ -65,8 +66,8 @@ def _lines(path: Path, handle: IO[str]) -> Iterator[str]:
         yield line
 
 
-def _table(path: Path, rows: Iterator[list[str]], width: int) -> tuple[np.ndarray, dict[int, str]]:
-    """All numbers, with shape `(rows, width)`, and the first text of each column that holds any."""
+def _table(path: Path, rows: Iterator[list[str]], width: int, commas: bool) -> tuple[np.ndarray, dict[int, str]]:
+    """All numbers, with shape `(rows, width)`, and the first text of each column that holds any, with its line."""
     values = array("d")
     texts: dict[int, str] = {}
     blank = 0
@@ -84,9 +85,9 @@ def _table(path: Path, rows: Iterator[list[str]], width: int) -> tuple[np.ndarra
             values.extend(list(map(float, row)))  # all at once: most rows are numbers
         except ValueError:
             for k, text in enumerate(row):
-                value = _number(text)
+                value = _number(text.replace(",", ".", 1) if commas else text)
                 if value is None:
-                    texts[k] = text
+                    texts[k] = f"such as {text[:40]!r} on line {number}"
                 values.append(float("nan") if value is None else value)
     return np.frombuffer(values, dtype=np.float64).reshape(-1, width) if values else np.zeros((0, width)), texts
 
@@ -99,7 +100,7 @@ def _number(text: str) -> float | None:
 
 
 def _text(name: str, example: str) -> Variable:
-    return Variable(name, (0,), np.dtype(str), lambda rows, axis: np.array([example]))
+    return Variable(name, (0,), np.dtype(str), lambda rows, axis: np.array([example]), example=example)
 
 
 def _column(name: str, values: np.ndarray) -> Variable:

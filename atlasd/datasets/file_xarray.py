@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["open_dataset", "read_variables"]
+__all__ = ["open_dataset", "read_variables", "variables_of"]
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,20 @@ def read_variables(path: Path, kind: str) -> dict[str, Variable]:
         store = zarr.open(str(path), mode="r")
         arrays = {path.stem: store} if isinstance(store, zarr.Array) else dict(store.arrays())
         return {n: Variable(n, tuple(a.shape), np.dtype(a.dtype), _ZarrReader(a)) for n, a in arrays.items()}
+
+
+def variables_of(dataset: Any) -> dict[str, Variable]:
+    """The data variables of a dataset in memory."""
+    listed = _listed(dataset, Path(), zarr=False)
+    return {name: replace(v, reader=_MemoryReader(dataset[name]), source="the dataset") for name, v in listed.items()}
+
+
+class _MemoryReader:
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __call__(self, rows: slice, axis: int) -> np.ndarray:
+        return np.asarray(self._array.isel({self._array.dims[axis]: rows}).values)
 
 
 def open_dataset(path: Path, *, zarr: bool) -> xarray.Dataset:

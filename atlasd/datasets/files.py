@@ -8,6 +8,7 @@ import difflib
 import importlib
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +37,7 @@ class Variable:
         dims: Names of its axes, where the format has them.
         ascending: For each axis whether its coordinate grows with the index; true where unknown.
         source: The file, for messages.
+        example: A text that it holds in place of numbers, and where.
     """
 
     name: str
@@ -45,11 +47,30 @@ class Variable:
     dims: tuple[str, ...] = ()
     ascending: tuple[bool, ...] = ()
     source: str = "the file"
+    example: str = ""
 
     @property
     def numeric(self) -> bool:
         """Whether it holds real numbers."""
         return self.dtype is None or self.dtype.kind in "fiub"
+
+    @property
+    def unusable(self) -> str:
+        """Why it holds no real numbers, with what would help."""
+        assert self.dtype is not None
+        if self.example:
+            comma = re.search(r"\d,\d", self.example) is not None
+            help = "write decimal points" if comma else "correct or remove it"
+            return f"{self.name!r} holds text, {self.example}; {help}"
+        if self.dtype.kind == "c":
+            return f"{self.name!r} holds complex numbers; save real and imaginary parts as two variables"
+        if self.dtype.kind == "O":
+            return f"{self.name!r} holds Python objects, which are never unpickled; save it as an array of numbers"
+        if self.dtype.kind in "US":
+            return f"{self.name!r} holds text; save it as an array of numbers"
+        if self.dtype.kind in "Mm":
+            return f"{self.name!r} holds times; save seconds as numbers"
+        return f"{self.name!r} holds {self.dtype}"
 
     def read(self, rows: slice, axis: int = 0) -> np.ndarray:
         """Reads it, all of it but for the slice along `axis`."""
@@ -153,7 +174,7 @@ def find_variable(files: Iterable[DataFile], name: str) -> Variable:
         )
     found = known[name]
     if not found.numeric:
-        raise InputError(f"variable {name!r} must hold real numbers, got {found.dtype}; choose another one.")
+        raise InputError(f"variable {name!r} must hold real numbers, got {found.dtype}: {found.unusable}.")
     return found
 
 

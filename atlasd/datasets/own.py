@@ -18,11 +18,14 @@ from atlasd.datasets.cleaning import as_targets, clean, standardise
 from atlasd.datasets.files import Variable
 from atlasd.errors import InputError
 from atlasd.prediction.axes import Arrangement, arrange
+from atlasd.prediction.samples import ONE_LABEL
 
 Task: TypeAlias = Literal["auto", "values", "classes"]
 FIELD_SAMPLES, VECTOR_SAMPLES = 1000, 30_000
 _BUDGET = 1 << 30
 MINIMUM = 20
+_LARGEST = 16
+"""Components of vectors of a set; both axes longer are those of an image."""
 _ENDINGS = {2: "nd", 3: "rd"}
 
 
@@ -32,14 +35,14 @@ class Cleaning:
 
     Arguments:
         nan: `refuse` missing values, or `mask` them: leave out pixels where they are the rule, and the samples that
-            have others.
+            have others. `auto` leaves out the rows of a table that have gaps, and refuses elsewhere.
         duplicates: `refuse` when more than one in a hundred samples is a copy, or `drop` copies.
         task: Whether the target holds `values` or `classes`; `auto` takes few integers for classes.
         samples: The most samples to use; 0 for a default that suits the kind of data.
         ahead: The target lies that many samples after the input.
     """
 
-    nan: Literal["refuse", "mask"] = "refuse"
+    nan: Literal["auto", "refuse", "mask"] = "auto"
     duplicates: Literal["refuse", "drop"] = "refuse"
     task: Task = "auto"
     samples: int = 0
@@ -109,7 +112,9 @@ def read_own(choice: Choice, cleaning: Cleaning) -> OwnData:
     if choice.tokens:
         x = x.reshape(len(x), len(choice.tokens), -1)
     names = choice.inputs[0].name, choice.targets[0].name
-    x, y, masked, said = clean(x, y, names, cleaning.nan, cleaning.duplicates, is_field, MINIMUM)
+    columns = tuple(_columns(variables, side) for variables, side in ((choice.inputs, x), (choice.targets, y)))
+    nan = cleaning.nan if cleaning.nan != "auto" else "mask" if choice.table else "refuse"
+    x, y, masked, said = clean(x, y, names, nan, cleaning.duplicates, is_field, MINIMUM, (columns[0], columns[1]))
     notes += said
     y, said = as_targets(y, names[1], cleaning.task, is_field)
     notes += said
@@ -126,6 +131,12 @@ def read_own(choice: Choice, cleaning: Cleaning) -> OwnData:
         masked=masked,
         notes=tuple(notes),
     )
+
+
+def _columns(variables: Sequence[Variable], array: np.ndarray) -> tuple[str, ...]:
+    """Names of the columns of vectors, where every column is a variable of its own."""
+    numbers = math.prod(array.shape[1:])
+    return tuple(v.name for v in variables) if array.ndim < 4 and len(variables) == numbers else ()
 
 
 def scaled(data: OwnData, pairs_in: Sequence[tuple[int, int]], pairs_out: Sequence[tuple[int, int]]) -> OwnData:
@@ -148,6 +159,11 @@ def _layout(variable: Variable, target: Variable, choice: Choice) -> Arrangement
     if len(shape) == 3 and len(target.shape) >= 3 and target.shape[-2:] == shape[-2:]:
         return Arrangement((0,), (), (1, 2))
     if len(shape) == 3:
+        if min(shape[1:]) > _LARGEST:
+            raise InputError(
+                f"target {target} must be a field on the grid {shape[1:]} of {variable.name}, got one value for each "
+                f"image; {ONE_LABEL}. Sets of vectors may have at most {_LARGEST} components."
+            )
         return Arrangement((0,), (1, 2), ())
     if len(shape) in (4, 5):
         return _positional(shape)
@@ -178,7 +194,7 @@ def _target_layout(variable: Variable, first: Variable, x: Arrangement) -> Arran
             return _positional(shape)
         raise InputError(
             f"target {variable} must be a field on the grid {grid} of the input, got {len(shape)} "
-            f"{'axis' if len(shape) == 1 else 'axes'}; one number for a whole field cannot be used."
+            f"{'axis' if len(shape) == 1 else 'axes'}; {ONE_LABEL}."
         )
     if named is not None and not named.space and len(shape) <= 2:
         return named

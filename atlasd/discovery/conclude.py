@@ -14,10 +14,11 @@ from torch import Tensor
 from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.cosets import CosetSearch, Proposed
+from atlasd.discovery.decide import APART, Finding, approximate, exact_class
 from atlasd.discovery.result import Direction, Verdict
 from atlasd.discovery.search import Found
-from atlasd.discovery.verdict import APART, Court, Finding, approximate, exact_class
+from atlasd.discovery.verdict import Court
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
@@ -136,7 +137,13 @@ def closed(basis: Tensor) -> Tensor | None:
 
 
 def settle_cosets(
-    court: Court, algebra: LieAlgebra, search: CosetSearch, felt: Tensor | None, *, seed: int, progress: Progress
+    court: Court,
+    algebra: LieAlgebra,
+    search: CosetSearch | Proposed,
+    felt: Tensor | None,
+    *,
+    seed: int,
+    progress: Progress,
 ) -> Settled:
     """Candidates for components, judged like generators, then closed to a group whose products are judged, too."""
     identity = torch.eye(court.problem.size, dtype=torch.float64)[None]

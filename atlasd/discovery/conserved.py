@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.algebra.basis import standard_form
-from atlasd.discovery.verdict import APART
+from atlasd.discovery.decide import APART
 from atlasd.errors import InputError
 from atlasd.geometry.monomials import Monomials, write_sum
 from atlasd.prediction.crossfit import cross_fit

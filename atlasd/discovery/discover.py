@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["discover", "discover_cosets", "discover_generators"]
 
 import math
-import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import asdict, is_dataclass, replace
@@ -17,13 +16,17 @@ from torch import Tensor
 from atlasd.algebra.affine import fixed_point
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.conclude import Settled, exact_first, promising, settle_cosets, settle_generators, words
+from atlasd.discovery.conclude import Settled, promising, words
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
 from atlasd.discovery.film import film
-from atlasd.discovery.problem import Problem, prepare
-from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, without_lost_charts
-from atlasd.discovery.search import Found, Search
+from atlasd.discovery.learned import LearnedMap
+from atlasd.discovery.lost_charts import without_lost_charts
+from atlasd.discovery.problem import Problem, pose, prepare
+from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
+from atlasd.discovery.search import Search
 from atlasd.discovery.spectral import SpectralSearch
+from atlasd.discovery.targets import Question, Targets, check_targets, questions
+from atlasd.discovery.trial import Clock, Trial, leading, taken
 from atlasd.discovery.vector_fields import discover_fields
 from atlasd.discovery.verdict import Court
 from atlasd.errors import InputError
@@ -31,14 +34,13 @@ from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.polynomial import PolynomialAction
 from atlasd.prediction.predictor import PredictorSpec
+from atlasd.runtime.device import on_device
 from atlasd.runtime.executor import About, TaskFailed, working
-from atlasd.runtime.progress import Progress, Silent, Terminal
+from atlasd.runtime.progress import LOG, Logged, Progress, Silent, Terminal
 from atlasd.runtime.stages import current_stages, fingerprint
 
 TOLERANCE = 0.2
 """The largest strength of a breaking, as a ratio of amplitudes, that counts as a symmetry."""
-_TESTABLE = 1e-3
-"""Share of the targets' spread below which nothing is left to be tested: rounding."""
 
 
 def discover(
@@ -48,6 +50,7 @@ def discover(
     function: Callable[[Tensor], Tensor] | None = None,
     atlas: Atlas | None = None,
     action: Action | None = None,
+    rho_out: Targets = "auto",
     predictor: PredictorSpec | None = None,
     search: Search | None = None,
     cosets: CosetSearch | bool | None = None,
@@ -55,6 +58,7 @@ def discover(
     seed: int = 0,
     executor: Executor | None = None,
     progress: Progress | bool = True,
+    device: str | torch.device | None = None,
 ) -> Discovery:
     """Finds the largest matrix group that a map commutes with, chart by chart, and says how sure that is.
 
@@ -64,6 +68,9 @@ def discover(
         function: A function in place of `y`.
         atlas: Where the charts lie; the whole field by default.
         action: How matrices transform inputs and outputs.
+        rho_out: How targets transform: `trivial` (they are invariants), `vector` or `covector` (their components
+            transform with the inputs), a function of matrices, or several names to be tried. `auto` tries those that
+            fit the shape, takes the largest group, and says so; where an action is given, the action decides.
         predictor: How the local map is learned.
         search: How generators are searched for; `SpectralSearch` by default, `GradientSearch` is the paper's.
         cosets: How the discrete part is searched for; `False` for the continuous part alone.
@@ -72,6 +79,8 @@ def discover(
         seed: Seed of every random stream.
         executor: Where work may run in parallel; in this process by default.
         progress: Whether to show progress, or a progress display.
+        device: Where tensors live and networks are trained, such as `cuda`; by default where torch creates tensors,
+            the CPU unless told otherwise. Not with an executor, whose workers use the CPU.
 
     Returns:
         The group, the verdict on each generator and coset, and what every chart says.
@@ -82,7 +91,7 @@ def discover(
         >>> found.group.name
         'O(2)'
     """
-    shown = progress if not isinstance(progress, bool) else (Terminal() if progress else Silent())
+    shown: Progress = Logged(progress if not isinstance(progress, bool) else (Terminal() if progress else Silent()))
     if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 < tolerance < 1:
         raise InputError(f"`tolerance` must lie between 0 and 1, got {tolerance!r}; 0.2 is the default.")
     for name, given, kind, method in (
@@ -100,10 +109,13 @@ def discover(
                 x, y, action=action, function=function, predictor=predictor, tolerance=float(tolerance), seed=seed,
                 progress=shown,
             )  # fmt: skip
+    check_targets(rho_out)
     discrete = None if cosets is False else CosetSearch() if cosets is None or cosets is True else cosets
-    with working(executor):
+    with on_device(device) as where, working(executor):
+        if executor is not None and where.type != "cpu":
+            raise InputError(f"`executor` must be left out with device={str(where)!r}: workers use the CPU.")
         return _discover(
-            x, y, function=function, atlas=atlas, action=action, predictor=predictor, search=search,
+            x, y, function=function, atlas=atlas, action=action, rho_out=rho_out, predictor=predictor, search=search,
             cosets=discrete, tolerance=float(tolerance), seed=seed, shown=shown,
         )  # fmt: skip
 
@@ -134,6 +146,7 @@ def _attempt(
     function: Callable[[Tensor], Tensor] | None = None,
     atlas: Atlas | None = None,
     action: Action | None = None,
+    rho_out: Targets = "auto",
     predictor: PredictorSpec | None = None,
     search: Search | None,
     cosets: CosetSearch | None,
@@ -141,51 +154,42 @@ def _attempt(
     seed: int,
     shown: Progress,
 ) -> Discovery:
-    clock = _Clock()
+    clock = Clock()
     search = SpectralSearch() if search is None else search
+    action = _with_targets(x, action, rho_out)
     stages = current_stages()
-    stages.enter(fingerprint(x, y, seed, atlas, action, predictor, search, cosets, tolerance))
+    stages.enter(fingerprint(x, y, seed, atlas, action, predictor, search, cosets, tolerance, check_targets(rho_out)))
     if getattr(action, "homogeneous", False) and not isinstance(search, SpectralSearch):
         raise InputError(f"`search` must be a SpectralSearch for an AffineAction, got {type(search).__name__}.")
     problem, fitted = prepare(
         x, y, function=function, atlas=atlas, action=action, predictor=predictor, seed=seed, progress=shown
     )
     clock("predictor")
-    nothing = Found(torch.zeros(0, problem.size, problem.size, dtype=torch.float64), unfelt=problem.size**2)
-    asked = problem.testable > _TESTABLE
-    found: Found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown)) if asked else nothing
-    clock("search")
-    court = Court(problem, tolerance, seed=seed, progress=shown, weights=found.weights)
-    generators: Settled = stages.do("verdict", lambda: settle_generators(court, found))
-    if isinstance(search, SpectralSearch) and not generators.kept and problem.charts > 1 and len(found.basis):
-        # No symmetry of all charts together: is there one of some?
-        held = stages.do("charts", lambda: court.holding(found.basis).double())
-        if 2 <= int(held.sum()) < problem.charts:
-            found = stages.do("search of some", lambda: search.find(problem, seed=seed, progress=shown, weights=held))
-            court = court.on(held)
-            generators = stages.do("verdict of some", lambda: settle_generators(court, found))
-    clock("verdict")
-    identity = torch.eye(problem.size, dtype=torch.float64)[None]
-    elements = Settled(identity, [], [])
-    undecided = not generators.kept and any(f.direction.decision == "cannot tell" for f in generators.dropped)
-    # Where a continuous part could not be decided, elements of it are not to be claimed one by one.
-    if cosets is not None and asked and not undecided:
-
-        def discrete(algebra: LieAlgebra) -> Settled:
-            return settle_cosets(court, algebra, cosets, found.felt, seed=seed, progress=shown)
-
-        generators, elements = stages.do("cosets", lambda: exact_first(court, generators, discrete))
-    group, centre = _in_raw_units(problem, generators.matrices, elements.matrices)
-    clock("cosets")
-    frames = film(problem, group, court.weights, testable=asked)
+    learned = LearnedMap(problem) if problem.common is None else None
+    trials = []
+    for question in questions(problem, action, rho_out) or [Question("given", problem.action, "")]:
+        posed = problem if not question.words else pose(problem, question.action)
+        trials.append(Trial(question, posed, search, tolerance, seed, shown, clock))
+    if len(trials) > 1:
+        shown.say("; ".join(f"targets as {t.question.words}: {t.brief}" for t in trials))
+    chosen = leading(trials)
+    for trial in chosen:
+        trial.add_cosets(cosets, clock)
+    best = max(chosen, key=lambda t: t.rank)
+    problem, generators, found = best.problem, best.generators, best.found
+    group, centre = _in_raw_units(problem, generators.matrices, best.elements.matrices)
+    frames = film(problem, group, best.court.weights, testable=best.testable)
+    group = Group(LieAlgebra(group.algebra.basis.cpu()), group.cosets.cpu()) if group.algebra.basis.is_cuda else group
     clock("frames")
-    notes = [*_notes(problem, action), *centre, *_somewhere(court.weights)]
+    for stage, seconds in clock.seconds.items():
+        LOG.info("%s: %.1f s", stage, seconds)
+    notes = [*_notes(problem, best), *taken(best, trials), *centre, *_somewhere(best.court.weights)]
     return Discovery(
         group=group,
-        verdict=words(group, generators, elements, unfelt=found.unfelt, tolerance=tolerance, notes=notes),
-        charts=_chart_findings(problem, generators, court.weights, fitted.chart_skill),
+        verdict=words(group, generators, best.elements, unfelt=found.unfelt, tolerance=tolerance, notes=notes),
+        charts=_chart_findings(problem, generators, best.court.weights, fitted.chart_skill),
         spectrum=found.spectrum,
-        predictor=PredictorSummary(fitted.kind, fitted.skill, fitted.samples, fitted.seconds),
+        predictor=PredictorSummary(fitted.kind, fitted.skill, fitted.samples, fitted.seconds, learned),
         seconds=clock.seconds,
         seed=seed,
         config={
@@ -193,10 +197,12 @@ def _attempt(
             "cosets": _plain(cosets),
             "predictor": _plain(predictor),
             "tolerance": tolerance,
+            "targets": best.question.words or "as the action says",
         },
         curves={**{f"predictor {k}": v for k, v in fitted.curves.items()}, **found.curves},
         chart_generators=found.chart_basis,
-        proposed=problem.units.to_raw(found.basis),
+        proposed=problem.units.to_raw(found.basis).cpu(),
+        proposed_cosets=None if best.proposal is None else problem.units.to_raw(best.proposal.matrices).cpu(),
         frames=frames,
     )
 
@@ -218,30 +224,34 @@ def _in_raw_units(problem: Problem, generators: Tensor, cosets: Tensor) -> tuple
     return tidied, [f"the centre is ({', '.join(f'{v:.3g}' for v in raw)})"]
 
 
-class _Clock:
-    """Seconds of every stage, one after the other."""
+def _with_targets(x: Any, action: Action | None, rho_out: Targets) -> Action | None:
+    """The action, with the representation of the targets where it was given as a function of matrices."""
+    if getattr(action, "rho_out", None) is not None and rho_out not in ("auto", None):
+        raise InputError("`rho_out` must be left out where `action` has one of its own; give it once.")
+    if not callable(rho_out):
+        return action
+    if action is None:
+        axes = len(getattr(x, "shape", ()))
+        action = GridAction(dimensions=axes - 2) if axes > 3 else VectorAction()
+    if not isinstance(action, GridAction | VectorAction):
+        raise InputError("`rho_out` must be left out where `action` is neither a GridAction nor a VectorAction.")
+    return replace(action, rho_out=rho_out)
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
 
-    def __call__(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.seconds[stage] = now - self._last
-        self._last = now
-
-
-def _notes(problem: Problem, action: Action | None) -> list[str]:
+def _notes(problem: Problem, best: Trial) -> list[str]:
     """What a reader should know about the question that was asked."""
-    outputs = 0 if problem.samples.y is None or problem.classes else problem.samples.outputs
-    fixed = isinstance(action or problem.action, VectorAction | GridAction) and (
-        problem.action.rho_out is None  # type: ignore[attr-defined]
-    )
-    if outputs > 1 and fixed and (problem.is_field or outputs % problem.samples.size == 0):
+    outputs = 0 if problem.classes else len(problem.units.outputs)
+    fixed = isinstance(problem.action, VectorAction | GridAction) and problem.action.rho_out is None
+    if (
+        best.question.kind == "given"
+        and outputs > 1
+        and fixed
+        and (problem.is_field or outputs % problem.samples.size == 0)
+    ):
         kind = "channels" if problem.is_field else "numbers"
         return [
             f"the {outputs} {kind} of the targets were taken as {outputs} invariants; where they are components of a "
-            "vector that transforms with the inputs, pass an action with rho_out"
+            "vector that transforms with the inputs, pass rho_out='vector'"
         ]
     return []
 

@@ -105,7 +105,7 @@ class VectorPart(Part):
         return torch.einsum("mpbo,mqbo->mbpq", r, r).unsqueeze(2), level.unsqueeze(-1)
 
     def recovered(self, g: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
-        """What is seen of what was planted, and its square, `(P, M, 2)`."""
+        """What is seen of what was planted, and its square, `(P, M, 1, 2)`."""
         x, _, p = self.data
         base = self._sides(g, self.problem.functions)[1] - p.flatten(1).double()
         rows = []
@@ -114,7 +114,7 @@ class VectorPart(Part):
             truth = [self._added(plant)]
             there = self._sides(g, truth)[1] - truth[0](x).flatten(1).double()
             rows.append(torch.stack([(seen * there).sum((1, 2)), there.square().sum((1, 2))], dim=-1))
-        return torch.stack(rows)
+        return torch.stack(rows).unsqueeze(2)
 
     def _added(self, plant: Any) -> Function:
         """What was added to the targets, as a map of inputs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Problem", "prepare"]
+__all__ = ["Problem", "pose", "prepare", "prepare_untrained"]
 
 import math
 from collections.abc import Callable, Iterator
@@ -19,13 +19,14 @@ from atlasd.geometry.actions import Action, GridAction, Representation, VectorAc
 from atlasd.geometry.affine import as_inputs, linear_part
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.resample import pixel_grid
+from atlasd.geometry.stacked import intertwiners
 from atlasd.prediction.crossfit import CrossFit, cross_fit
 from atlasd.prediction.oracle import oracle_predictor
 from atlasd.prediction.plants import draw_plants
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, compared, has_parts, narrowed, part_of
 from atlasd.prediction.samples import Samples, chart_blocks
 from atlasd.prediction.sources import gather
-from atlasd.prediction.trivial import PointwisePart, centre_crop, fit_pointwise
+from atlasd.prediction.trivial import Commuting, LinearPart, PointwisePart, Without, centre_crop, fit_pointwise
 from atlasd.prediction.units import Units
 from atlasd.runtime.executor import current_workers
 from atlasd.runtime.progress import Progress
@@ -56,6 +57,8 @@ class Problem:
         background: The class whose pixels do not count; `None` for none.
         fits: The predictors behind `functions`; `None` for a given function.
         testable: Share of the spread of the targets that does not commute with everything by itself.
+        recipe: How predictors are fitted, for a search that trains its own; `None` for a given function.
+        common: For vectors that go to vectors, the part that commutes with every matrix; it is removed as well.
     """
 
     functions: tuple[Function, ...]
@@ -70,6 +73,8 @@ class Problem:
     background: int | None = None
     fits: CrossFit | None = None
     testable: float = 1.0
+    recipe: PredictorSpec | None = None
+    common: LinearPart | None = None
 
     @property
     def size(self) -> int:
@@ -142,7 +147,15 @@ class Problem:
         y = self.samples.targets(index)
         if self.classes:
             return functional.one_hot(y, self.classes).movedim(-1, 2).float()
+        if self.common is not None:
+            return y - self.common(self.inputs(index) if x is None else x).to(y.dtype)
         return y
+
+    def with_function(self, function: Function | None) -> Problem:
+        """The same question about another map, which every sample is asked of; `None` for the same maps."""
+        if function is None:
+            return self
+        return replace(self, functions=(function,), fold=torch.zeros_like(self.fold), fits=None)
 
     def blocks(self) -> list[range]:
         """Charts as they are worked on together: blocks of fixed size, where the maps know their parts."""
@@ -245,8 +258,56 @@ def prepare(
         reach=reach,
         classes=fitted.classes,
         fits=fits,
+        recipe=None if fits is None else fits.recipe,
     )
     return _finished(problem), fitted
+
+
+def prepare_untrained(
+    x: Any, y: Any, *, predictor: PredictorSpec, atlas: Atlas | None = None, action: Action | None = None
+) -> Problem:
+    """The question without maps, for a search that trains its own networks.
+
+    Arguments:
+        x: Inputs.
+        y: Targets.
+        predictor: The recipe of the networks.
+        atlas: Where the charts lie.
+        action: How matrices transform inputs and outputs.
+    """
+    samples = Samples.check(*gather(x, y), atlas, minimum=20)
+    action = _action(samples, action)
+    plain = not isinstance(action, GridAction | VectorAction)
+    samples = samples.plain() if plain else samples.standard()
+    assert samples.units is not None
+    plan = getattr(predictor, "blueprint", None)
+    reach = 0.0 if plan is None else plan(samples).reach
+    return Problem(
+        functions=(_untrained,),
+        fold=torch.zeros(len(samples), dtype=torch.long),
+        action=action if plain else samples.units.action(action),
+        samples=samples,
+        known=False,
+        radius=_radius(samples, reach, known=False),
+        reach=reach,
+        classes=samples.classes,
+        recipe=predictor,
+    )
+
+
+def _untrained(x: Tensor) -> Tensor:
+    raise AssertionError("the search trains its own networks")
+
+
+def pose(problem: Problem, action: Action) -> Problem:
+    """The same maps and data with another question about them: how matrices act on raw inputs and outputs.
+
+    Arguments:
+        problem: A problem in which outputs are invariants.
+        action: The other action.
+    """
+    assert problem.common is None
+    return _finished(replace(problem, action=problem.units.action(action), pointwise=None, background=None))
 
 
 def in_comparison(problem: Problem, functions: tuple[Function, ...]) -> tuple[Function, ...]:
@@ -264,28 +325,54 @@ def _finished(problem: Problem) -> Problem:
     """The problem with its background, its pointwise part, and what is left to be tested."""
     problem = replace(problem, functions=in_comparison(problem, problem.functions))
     index = problem.pick(128)
+    spread = _spread(problem, index)
     problem = replace(_without_pointwise(problem, index), fits=problem.fits)
-    return replace(problem, testable=_testable(problem, index))
+    problem = _without_common(problem)
+    return replace(problem, testable=_testable(problem, index, spread))
 
 
-def _testable(problem: Problem, index: Tensor) -> float:
-    """Share of the spread of the targets that is neither constant nor a map of the same pixel."""
-    total = left = level = 0.0
+def _spread(problem: Problem, index: Tensor) -> tuple[float, float]:
+    """Variance of the targets, summed over blocks of charts, and their largest value."""
+    total = level = 0.0
+    for block in problem.blocks():
+        part = problem.part(block)
+        y = part.labels(index).double()
+        level = max(level, float(y.abs().max()))
+        total += float((y - y.mean() if part.is_field else y - y.mean(0)).square().mean())
+    return total, level
+
+
+def _testable(problem: Problem, index: Tensor, spread: tuple[float, float]) -> float:
+    """Share of the spread of the targets that does not commute with everything: no constant, no map of one pixel."""
+    total, level = spread
+    left = 0.0
     for block in problem.blocks():
         part = problem.part(block)
         x = part.inputs(index)
         y = part.labels(index, x).double()
-        level = max(level, float(y.abs().max()))
-        spread = (y - y.mean(0)).square().mean() if not part.is_field else (y - y.mean()).square().mean()
-        rest = spread
         if part.pointwise is not None:
             width = 2 * math.ceil(part.radius or 1.0) + 1
             y = centre_crop(y, tuple(min(s, width + (s - width) % 2) for s in y.shape[3:]))
-            z = y - part.pointwise(x, tuple(y.shape[3:])).double()
-            rest = (z - z.mean()).square().mean()
-        total, left = total + float(spread), left + float(rest)
+            y = y - part.pointwise(x, tuple(y.shape[3:])).double()
+        left += float((y - y.mean() if part.is_field else y - y.mean(0)).square().mean())
     # Rounding alone leaves about 1e-12 of the square of the values.
     return 0.0 if total <= 1e-10 * level**2 else math.sqrt(left / total)
+
+
+def _without_common(problem: Problem) -> Problem:
+    """The problem without the part of a map from vectors to vectors that commutes with every matrix."""
+    rho = getattr(problem.action, "rho_out", None)
+    if problem.is_field or rho is None or problem.classes or not isinstance(problem.action, VectorAction):
+        return problem
+    index = problem.pick(4096)
+    x = problem.inputs(index)
+    y = problem.labels(index, x)
+    basis = intertwiners(lambda g: g, rho, problem.size, (y.shape[-1], problem.size))
+    if not len(basis):
+        return problem
+    part = LinearPart.fit(x, y, basis)
+    functions = tuple(Without(f, part) for f in problem.functions)
+    return replace(problem, functions=functions, common=part)
 
 
 def _without_pointwise(problem: Problem, index: Tensor) -> Problem:
@@ -294,8 +381,9 @@ def _without_pointwise(problem: Problem, index: Tensor) -> Problem:
     if problem.classes and problem.is_field:
         counts = torch.bincount(problem.samples.targets(index[:32]).flatten(), minlength=problem.classes)
         return replace(problem, background=int(counts.argmax()))
-    if not isinstance(action, GridAction) or action.rho_in is not None or action.rho_out is not None:
+    if not isinstance(action, GridAction):
         return problem
+    allowed = _commuting(problem, action)
     parts = []
     for block in problem.blocks():
         part = problem.part(block)
@@ -308,8 +396,25 @@ def _without_pointwise(problem: Problem, index: Tensor) -> Problem:
                 width = 2 * math.ceil(part.radius) + 1  # beyond, a predictor may have seen what is not there
                 yield x, centre_crop(y, tuple(min(s, width + (s - width) % 2) for s in y.shape[3:]))
 
-        parts.append(fit_pointwise(pairs))
+        parts.append(fit_pointwise(pairs, allowed=allowed))
     return replace(problem, pointwise=PointwisePart.join(parts))
+
+
+def _commuting(problem: Problem, action: GridAction) -> Commuting | None:
+    """Which maps of one pixel commute with every transformation; `None` where all do."""
+    if action.rho_in is None and action.rho_out is None:
+        return None
+    shape = len(problem.units.outputs), problem.samples.x.shape[1]
+    probe = torch.randn(8, problem.size, problem.size, generator=stream(0, "probe"), dtype=torch.float64)
+
+    def fixed(rho: Representation | None, channels: int) -> Tensor:
+        if rho is None:
+            return torch.ones(channels, dtype=torch.bool)
+        off = (rho(probe) - torch.eye(channels, dtype=torch.float64)).abs()
+        return (off.amax((0, 1)) < 1e-9) & (off.amax((0, 2)) < 1e-9)
+
+    linear = intertwiners(action.rho_in, action.rho_out, problem.size, shape)
+    return Commuting(linear, fixed(action.rho_in, shape[1]), fixed(action.rho_out, shape[0]))
 
 
 def _radius(samples: Samples, reach: float, *, known: bool) -> float | None:

@@ -17,10 +17,11 @@ from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, apart, words
+from atlasd.discovery.decide import approximate, exact_class
 from atlasd.discovery.problem import Problem, prepare
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, percent
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.discovery.verdict import Court, approximate, exact_class
+from atlasd.discovery.verdict import Court
 from atlasd.errors import InputError
 from atlasd.geometry.polynomial import PolynomialAction, change_coordinates, write_field
 from atlasd.runtime.memory import free_megabytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Config", "configure", "option", "parse_settings", "tolerance_option"]
+__all__ = ["Config", "RunConfig", "configure", "option", "parse_settings", "tolerance_option"]
 
 import dataclasses
 import difflib
@@ -49,6 +49,9 @@ class Config:
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Values that each `preset` fills in, where the experiment has presets."""
+
+    MANY: ClassVar[bool] = False
+    """Whether runs with other settings are other questions, which must not take each other's place."""
 
     IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {}
     """Values that a `(key, value)` fills in, because it would mean nothing without them."""
@@ -97,6 +100,13 @@ class Config:
             (f.name, _expected(f, kinds[f.name]), _written(f.default), f.metadata.get("help", ""))
             for f in dataclasses.fields(cls)
         ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Config):
+    """Base of the configurations of runs and comparisons: all can be told where to work."""
+
+    device: str = option("cpu", "where tensors live and networks are trained: cpu, cuda, cuda:1, ...")
 
 
 def configure(kind: type[C], values: Mapping[str, Any]) -> C:

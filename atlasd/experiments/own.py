@@ -7,7 +7,7 @@ __all__ = ["CONFIG", "OwnConfig", "run"]
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -19,20 +19,23 @@ from atlasd.datasets.vector_channels import Mixing, find_pairs
 from atlasd.discovery.discover import discover
 from atlasd.discovery.flow import discover_flow
 from atlasd.discovery.result import Discovery
+from atlasd.discovery.targets import Targets
 from atlasd.errors import InputError
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.own_charts import Placement, place_charts, plan_charts
 from atlasd.experiments.record import Extras
 from atlasd.geometry.actions import Action, GridAction
 from atlasd.prediction.samples import chart_blocks
 from atlasd.runtime.executor import all_cores
-from atlasd.runtime.progress import Progress
+from atlasd.runtime.progress import Progress, tell
 from atlasd.runtime.stages import located
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnConfig(Config):
+class OwnConfig(RunConfig):
     """Settings of `atlasd discover`."""
+
+    MANY: ClassVar[bool] = True
 
     file: str = option("", "the data")
     second: str = option("", "a second file, such as the targets of a pair of npy files")
@@ -43,9 +46,10 @@ class OwnConfig(Config):
     in_radius: int | None = option(None, "half the width of input patches in pixels", least=1)
     out_radius: int | None = option(None, "half the width of output patches in pixels", least=1)
     vectors: str = option("auto", "channels that are components of a vector: auto, none or u,v;bx,by")
+    targets: Literal["auto", "move", "fixed"] = option("auto", "whether targets transform with the inputs or are fixed")
     ahead: int = option(0, "the target is taken that many samples after the input", least=0)
     task: Literal["auto", "values", "classes"] = option("auto", "whether the target holds values or classes")
-    nan: Literal["refuse", "mask"] = option("refuse", "refuse missing values, or leave them out")
+    nan: Literal["auto", "refuse", "mask"] = option("auto", "refuse missing values, or leave them out; auto in tables")
     duplicates: Literal["refuse", "drop"] = option("refuse", "refuse many copies, or leave them out")
     samples: int = option(0, "most samples used; 0 for 1000 fields or 30000 vectors", least=0)
     flow: bool = option(False, "whether the data are states, and the target their velocities or the next states")
@@ -68,15 +72,23 @@ CONFIG = OwnConfig
 
 
 def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Opens the files, and answers."""
+    return answer(config, open_files(config), seed, progress)
+
+
+def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Reads and checks the data, says what was understood and how long it may take, and asks for the symmetry."""
     if config.flow:
         return _run_flow(config, seed, progress)
-    data, choice, files = load_own(config)
+    data, choice = choose_own(config, files)
     sphere = config.charts.startswith("sphere")
-    action, data, pairs = _action(data, config.vectors, sphere)
+    action, data, pairs = _action(data, config.vectors, sphere, config.targets)
     placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs)
     for line in _summary(config, data, choice, files, placement, action):
-        progress.say(line)
+        if line.startswith(("guessed:", "note:")):
+            tell(progress, line)  # what nobody asked for is said even where progress is not shown
+        else:
+            progress.say(line)
     placed = place_charts(data, placement, seed, progress)
     with all_cores(len(chart_blocks(len(placed.atlas))) if placed.atlas is not None else 1):
         found = discover(
@@ -84,8 +96,10 @@ def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
             data.y,
             atlas=placed.atlas,
             action=action,
+            rho_out=_asked(config.targets, data, action),
             tolerance=config.tolerance,
             seed=seed,
+            device=config.device,
             progress=progress,
         )
     metrics: dict[str, Any] = {"samples": len(data.x), "charts": placement.kind}
@@ -122,10 +136,20 @@ def _run_flow(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discove
 
 
 def load_own(config: OwnConfig) -> tuple[OwnData, Choice, list[DataFile]]:
-    """The data as they will be used."""
+    """The data as they will be used, what was chosen, and the files."""
+    files = open_files(config)
+    return (*choose_own(config, files), files)
+
+
+def open_files(config: OwnConfig) -> list[DataFile]:
+    """The files that were named."""
     if not config.file:
         raise InputError("`file` must name the data, got none; write atlasd discover FILE.")
-    files = [open_data(located(name)) for name in (config.file, config.second) if name]
+    return [open_data(located(name)) for name in (config.file, config.second) if name]
+
+
+def choose_own(config: OwnConfig, files: list[DataFile]) -> tuple[OwnData, Choice]:
+    """The data of open files as they will be used, and what was chosen."""
     if config.tokens and not all(len(v.shape) <= 1 for f in files for v in f.variables.values()):
         raise InputError("--tokens must name columns of a table, got arrays with more axes; use --input.")
     choice = choose(files, config.input, config.target, config.tokens, config.ahead)
@@ -136,12 +160,32 @@ def load_own(config: OwnConfig) -> tuple[OwnData, Choice, list[DataFile]]:
         samples=config.samples,
         ahead=config.ahead,
     )
-    return read_own(choice, cleaning), choice, files
+    return read_own(choice, cleaning), choice
 
 
-def _action(data: OwnData, vectors: str, sphere: bool) -> tuple[Action | None, OwnData, tuple[tuple[int, int], ...]]:
+def _asked(targets: str, data: OwnData, action: Action | None) -> Targets:
+    """Which transformations of the targets are tried."""
+    if targets == "fixed":
+        return "trivial"
+    if isinstance(action, GridAction) and (action.rho_out is not None or targets == "auto"):
+        return None  # names of the channels have said it
+    if data.classes:
+        if targets == "move":
+            raise InputError("--targets move needs targets with values, got classes, which do not move; leave it out.")
+        return None
+    if targets == "move":
+        return "vector" if data.is_field else ("vector", "covector")
+    # Channels with names that are no components of vectors are scalars.
+    return "trivial" if data.is_field and data.inputs and data.targets else "auto"
+
+
+def _action(
+    data: OwnData, vectors: str, sphere: bool, targets: str = "auto"
+) -> tuple[Action | None, OwnData, tuple[tuple[int, int], ...]]:
     """How matrices move the channels, the data in units of their own size, and the pairs that charts must turn."""
     pairs_in, pairs_out = (find_pairs(names, vectors) for names in (data.inputs, data.targets))
+    if targets == "fixed":
+        pairs_out = ()
     if not data.is_field or data.x.ndim != 4:
         if vectors not in ("auto", "none"):
             raise InputError(f"--vectors must be left out unless inputs are 2-D fields, got {vectors!r}.")
@@ -150,7 +194,8 @@ def _action(data: OwnData, vectors: str, sphere: bool) -> tuple[Action | None, O
         raise InputError(f"--vectors must name two of {', '.join(data.inputs + data.targets)}, got {vectors!r}.")
     if data.classes:
         pairs_out = ()
-    data = scaled(data, pairs_in, pairs_out)
+    nameless = vectors == "auto" and not sphere and not pairs_in and not pairs_out
+    data = scaled(data, *((_possible(z) for z in (data.x, data.y)) if nameless else (pairs_in, pairs_out)))
     if sphere:
         data = replace(data, x=data.x.flip(-2), y=data.y.flip(-2)) if data.rows_up else data  # north comes first
         if pairs_in != pairs_out:
@@ -169,6 +214,12 @@ def _action(data: OwnData, vectors: str, sphere: bool) -> tuple[Action | None, O
     return GridAction(rho_in=rho_in, rho_out=rho_out), data, ()
 
 
+def _possible(field: torch.Tensor) -> tuple[tuple[int, int], ...]:
+    """Channels two by two, where they may be components of vectors: those keep their mean and share one unit."""
+    channels = field.shape[1] if field.ndim == 4 else 1
+    return tuple((c, c + 1) for c in range(0, channels, 2)) if channels % 2 == 0 else ()
+
+
 def _summary(
     config: OwnConfig, data: OwnData, choice: Choice, files: list[DataFile], placement: Placement, action: Action | None
 ) -> list[str]:
@@ -185,7 +236,10 @@ def _summary(
             if isinstance(rho, Mixing):
                 inside = ", ".join(f"({names[c]} along columns, {names[r]} along rows)" for c, r in rho.pairs)
                 lines.append(f"vectors in the {side}: {inside}; --vectors none takes them as scalars")
-    lines += [f"note: {n}" for n in data.notes]
+    unused = [v.unusable for f in files for v in f.variables.values() if f.table and not v.numeric and v.example]
+    lines += [
+        f"note: {n}" for n in (*data.notes, *(f"column {reason.split(';')[0]} and is left out" for reason in unused))
+    ]
     lines.append(f"charts: {placement.describe()}")
     estimate = _time(placement.seconds)
     if data.is_field and not data.classes:  # perceptrons take the place of stencils

@@ -8,7 +8,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -18,14 +18,15 @@ from torch import Tensor
 from atlasd import __version__
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.seal import read_beside
-from atlasd.errors import InputError
+from atlasd.errors import AtlasdError, InputError
 from atlasd.experiments import Experiment, find_experiment
 from atlasd.experiments.config import Config
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.content import read_json, tensor_digest, write_tensors
+from atlasd.runtime.device import find_device
 from atlasd.runtime.executor import working_in
 from atlasd.runtime.files import is_litter, write_atomically
-from atlasd.runtime.progress import Progress
+from atlasd.runtime.progress import Progress, tell
 from atlasd.runtime.stages import NAME as STAGES
 from atlasd.runtime.stages import keeping
 from atlasd.runtime.text import escaped
@@ -106,8 +107,25 @@ def plan_config(experiment: Experiment, config: Config, *, seed: int = 0, out: s
     if not 0 <= seed < 2**63:
         raise InputError(f"`seed` must be a non-negative integer, got {seed}; choose for example 0.")
     directory = Path("runs") / f"{config.title(experiment.name)}-seed{seed}" if out is None else Path(out)
-    check_directory(directory)
-    return Plan(experiment, config, seed, directory)
+    plan = Plan(experiment, config, seed, directory)
+    if out is None and config.MANY:
+        plan = replace(plan, directory=_unused(directory, plan.command))
+    check_directory(plan.directory)
+    find_device(getattr(config, "device", "cpu"))
+    return plan
+
+
+def _unused(directory: Path, command: str) -> Path:
+    """The directory, or the first of `NAME-2`, `NAME-3` and so on that holds no answer to another question."""
+    for number in range(1, 10_000):
+        place = directory if number == 1 else directory.with_name(f"{directory.name}-{number}")
+        try:
+            held = read_json(place / "result.json").get("command", command)
+        except (AttributeError, AtlasdError, OSError, ValueError):
+            held = command
+        if held == command:
+            return place
+    raise InputError(f"`out` must be given, got {directory} with too many runs beside it; name a directory.")
 
 
 def check_directory(directory: Path, mark: str = "result.json") -> None:
@@ -208,6 +226,11 @@ class _Log:
         """Shows and remembers one line."""
         self.note(message)
         self._progress.say(message)
+
+    def tell(self, message: str) -> None:
+        """Shows and remembers one line that must be known."""
+        self.note(message)
+        tell(self._progress, message)
 
     def text(self) -> str:
         """All lines."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from atlasd.nn.checks import assert_equivariant as assert_equivariant
     from atlasd.nn.checks import field_error as field_error
     from atlasd.nn.exporting import export as export
+    from atlasd.nn.exporting import export_onnx as export_onnx
     from atlasd.nn.fields import FieldNetwork as FieldNetwork
     from atlasd.nn.grid_cnn import GroupActivation as GroupActivation
     from atlasd.nn.grid_cnn import GroupBatchNorm2d as GroupBatchNorm2d
@@ -76,6 +77,7 @@ _HOMES = {
     "audit": "auditing",
     "circle": "representations",
     "export": "exporting",
+    "export_onnx": "exporting",
     "field_error": "checks",
     "icosahedral_grid": "icosahedron",
     "kernel_basis": "kernels",

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["export"]
+__all__ = ["export", "export_onnx"]
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from atlasd.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 from torch import nn
 
 
@@ -33,6 +39,33 @@ def export(module: nn.Module) -> nn.Module:
     """
     done: dict[int, nn.Module] = {}
     return _plain(copy.deepcopy(module), done)
+
+
+def export_onnx(module: nn.Module, x: Tensor, path: str | Path) -> Path:
+    """Writes a network as an ONNX file, which runs without torch; the number of samples stays free.
+
+    Arguments:
+        module: A network, of layers of atlasd or of torch.
+        x: Inputs as the network takes them, at least two samples.
+        path: The file, ending in `.onnx`.
+    """
+    path = Path(path)
+    if path.suffix != ".onnx":
+        raise InputError(f"`path` must end in .onnx, got {str(path)!r}; rename it.")
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"ONNX needs the package {error.name!r}; pip install onnx onnxscript.") from error
+    import torch
+
+    plain = export(module).eval()
+    batch = torch.export.Dim("samples", min=1)
+    torch.onnx.export(
+        plain, (x,), path, input_names=["x"], output_names=["y"], dynamo=True, external_data=False, verbose=False,
+        dynamic_shapes=({0: batch},),
+    )  # fmt: skip
+    return path
 
 
 def _plain(module: nn.Module, done: dict[int, nn.Module]) -> nn.Module:

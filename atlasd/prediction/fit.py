@@ -7,6 +7,7 @@ __all__ = ["AutoPredictor", "fit_predictor", "fit_recipe"]
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from atlasd.errors import InputError
@@ -50,8 +51,8 @@ class AutoPredictor:
         return [*kinds, *([MLPPredictor()] if samples.x[0].numel() > _FILLED else [])]
 
     def enough(self, samples: Samples) -> float:
-        """Skill at which no other kind is tried."""
-        return self.linear if samples.is_field else self.exact
+        """Skill at which no other kind is tried; for vectors, of what a linear map leaves unexplained."""
+        return self.linear if samples.is_field else 1 - (1 - self.exact) * _not_linear(samples)
 
     def fit(
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
@@ -65,6 +66,23 @@ class AutoPredictor:
                 break
         assert best is not None
         return best
+
+
+def _not_linear(samples: Samples, most: int = 4096) -> float:
+    """Share of the variance of the targets of vectors that no linear map explains, from 1e-3 to 1.
+
+    A state a short time later is nearly the state itself: all that can be learned is in the rest.
+    """
+    if samples.classes:
+        return 1.0
+    index = torch.arange(0, len(samples), -(-len(samples) // most))
+    x, y = samples.inputs(index)[:, 0].flatten(1).double(), samples.targets(index)[:, 0].double()
+    x, y = torch.cat([x, torch.ones_like(x[:, :1])], dim=1), y - y.mean(0)
+    if len(x) < 4 * x.shape[1]:
+        return 1.0
+    rest = y - x @ torch.linalg.lstsq(x, y).solution
+    share = float(rest.square().sum() / y.square().sum().clamp_min(1e-300))
+    return min(max(share * len(x) / (len(x) - x.shape[1]), 1e-3), 1.0)
 
 
 def fit_predictor(

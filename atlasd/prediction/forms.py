@@ -22,6 +22,8 @@ from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
+_ROWS = 1024
+"""Inputs whose features are formed together: they stay in the cache."""
 _LOOKED = 3000
 """Samples whose held-out errors choose features and ridge."""
 _FEW = 200
@@ -184,9 +186,15 @@ class _Features:
                 columns.append(power[term])
         out = torch.stack(columns, dim=-1)
         if len(self.centres):
-            centres = self.centres.to(x.dtype)
-            apart = x.square().sum(-1)[:, None] + centres.square().sum(-1) - 2 * x @ centres.mT
-            out = torch.cat([out, torch.exp(-apart / (2 * self.width**2))], dim=-1)
+            centres = self.centres.to(x.dtype) / self.width
+            x = x / self.width
+            # -|x - c|^2 / 2, without an array for each term.
+            level = -0.5 * torch.cat([x.square().sum(-1, keepdim=True), torch.ones_like(x[:, :1])], dim=-1)
+            rows = torch.cat([x, level], dim=-1)
+            columns_of = torch.cat(
+                [centres, torch.ones_like(centres[:, :1]), centres.square().sum(-1, keepdim=True)], -1
+            )
+            out = torch.cat([out, torch.exp(rows @ columns_of.mT)], dim=-1)
         return out
 
 
@@ -271,6 +279,9 @@ class _Forms:
         self.classes = classes
 
     def __call__(self, x: Tensor) -> Tensor:
-        columns = (self.features(x.flatten(0, 1).flatten(1).double()) - self.mean) / self.size
-        out = (columns @ self.weight + self.shift).unflatten(0, x.shape[:2])
+        weight = self.weight / self.size[:, None]
+        constant = self.shift - self.mean @ weight
+        rows = x.flatten(0, 1).flatten(1).double()
+        y = torch.cat([self.features(part) @ weight for part in rows.split(_ROWS)])
+        out = (y + constant).unflatten(0, x.shape[:2])
         return (out.clamp_min(_LEAST).log() if self.classes else out).to(x.dtype)

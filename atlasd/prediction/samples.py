@@ -28,6 +28,8 @@ Plant: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
 
 BLOCK = 5
 """The most charts in a block. Fixed, so that sums do not depend on the number of workers."""
+ONE_LABEL = "give a value for every pixel, such as a mask, or features of the image as vectors (N, n)"
+"""What helps where a whole image has one label."""
 _COPIES = 0.01
 """The largest share of samples that may be copies of others."""
 
@@ -79,8 +81,14 @@ class Samples:
         """
         x, y = gather(x, y)
         x = _tensor(x, "x")
+        if x.dtype.is_complex:
+            raise InputError(f"`x` must hold real numbers, got {x.dtype}; give real and imaginary parts as channels.")
+        if isinstance(x, Tensor) and not x.dtype.is_floating_point:
+            x = x.double() if x.dtype in (torch.int32, torch.int64) else x.float()
         if not x.dtype.is_floating_point:
             raise InputError(f"`x` must hold floating-point numbers, got {x.dtype}; convert it with x.float().")
+        if x.ndim == 3 and isinstance(x, Tensor):
+            x, y = _one_channel(x, y, atlas)
         if x.ndim < 2 or x.ndim > 5:
             raise InputError(
                 f"`x` must have shape (N, n), (N, P, n), (N, C, H, W) or (N, C, D, H, W), got {tuple(x.shape)}."
@@ -202,9 +210,11 @@ class Samples:
     def _seen(self, data: Tensor | Stored, index: Tensor) -> tuple[Tensor, Atlas]:
         """Data of some samples, and the atlas that fits them: of files in chunks only the box around the charts."""
         if isinstance(data, Tensor) or not data.rows or not self.is_field:
-            return data[index].to(index.device), self.atlas  # data may be elsewhere than what is worked on
+            # Data may be elsewhere than what is worked on.
+            here = index.to(data.device) if isinstance(data, Tensor) else index.cpu()
+            return data[here].to(index.device), self.atlas
         box, atlas = self.atlas.cropped(data.shape[2:])
-        return data.read(index, box).to(index.device), atlas
+        return data.read(index.cpu(), box).to(index.device), atlas
 
     def targets(self, index: Tensor) -> Tensor:
         """Targets of some samples: `(B, K, *out)`, or class numbers `(B, K, *pixels)`.
@@ -247,6 +257,17 @@ def split_indices(samples: int, generator: torch.Generator) -> tuple[Tensor, Ten
     return order[:a], order[a:b], order[b:]
 
 
+def _one_channel(x: Tensor, y: Any, atlas: Atlas | None) -> tuple[Tensor, Any]:
+    """Fields `(N, H, W)` as `(N, 1, H, W)`: those with an atlas, or with targets on the same grid."""
+    grid = None if y is None else tuple(getattr(y, "shape", ()))
+    if (atlas is not None and atlas.radii is not None) or (grid is not None and grid[-2:] == tuple(x.shape[1:])):
+        x = x.unsqueeze(1)
+        if grid is not None and len(grid) == 3:
+            y = _tensor(y, "y")
+            y = y.unsqueeze(1) if isinstance(y, Tensor) and y.is_floating_point() else y
+    return x, y
+
+
 def _tensor(value: Any, name: str) -> Tensor | Stored:
     if isinstance(value, Tensor):
         return value.detach()
@@ -256,9 +277,11 @@ def _tensor(value: Any, name: str) -> Tensor | Stored:
         return reference
     try:
         array = np.asarray(value)
-        if array.dtype.kind not in "fiub":
+        if array.dtype.kind not in "fiubc":
             raise TypeError(f"dtype {array.dtype}")
-        return torch.from_numpy(np.ascontiguousarray(array))
+        array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+        # A copy of what may not be written: torch would warn, and writing would be undefined.
+        return torch.from_numpy(array if array.flags.writeable else array.copy())
     except (TypeError, ValueError) as error:
         raise InputError(f"`{name}` must be an array of numbers, got {type(value).__name__} ({error}).") from error
 
@@ -343,7 +366,7 @@ def _targets(x: Tensor | Stored, y: Tensor | Stored, is_field: bool) -> tuple[Te
             if y.ndim != x.ndim or y.shape[2:] != x.shape[2:]:
                 raise InputError(
                     f"`y` must be a field on the grid of `x`, (N, C, {', '.join(map(str, x.shape[2:]))}), "
-                    f"got {tuple(y.shape)}."
+                    f"got {tuple(y.shape)}{'; ' + ONE_LABEL if y.ndim < 3 else ''}."
                 )
             return y, 0
         if y.ndim > 2:
@@ -356,7 +379,10 @@ def _targets(x: Tensor | Stored, y: Tensor | Stored, is_field: bool) -> tuple[Te
             y = y.unsqueeze(1)
     grid = (1, *x.shape[2:])
     if is_field and tuple(y.shape[1:]) != grid and (isinstance(y, Tensor) or tuple(y.shape[1:]) != grid[1:]):
-        raise InputError(f"`y` must hold one class per pixel of `x` {tuple(x.shape)}, got {tuple(y.shape)}.")
+        raise InputError(
+            f"`y` must hold one class per pixel of `x` {tuple(x.shape)}, got {tuple(y.shape)}"
+            f"{'; ' + ONE_LABEL if y.ndim < 3 else ''}."
+        )
     if not is_field and y.ndim != 1:
         raise InputError(f"`y` must hold one class per sample, (N,), got {tuple(y.shape)}.")
     low, high = _extremes(y)

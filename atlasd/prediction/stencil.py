@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -49,6 +50,9 @@ class StencilPredictor:
     ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
     slack: float = 0.02
     batch: int = 64
+
+    linear: ClassVar[bool] = True
+    """Linear in the inputs: what is not has to be looked for in what is left."""
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.width % 2 == 0:

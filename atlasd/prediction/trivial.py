@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["PointwisePart", "chart_skill", "fit_pointwise", "pooled_skill"]
+__all__ = ["Commuting", "LinearPart", "PointwisePart", "chart_skill", "fit_pointwise", "pooled_skill"]
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +17,75 @@ def centre_crop(x: Tensor, shape: tuple[int, ...]) -> Tensor:
         dim = axis - len(shape)
         x = x.narrow(dim, (x.shape[dim] - size) // 2, size)
     return x
+
+
+@dataclass(frozen=True, eq=False)
+class Commuting:
+    """Which maps of one pixel commute with every transformation where channels are components of vectors.
+
+    Arguments:
+        linear: A basis of the linear ones, `(b, C', C)`.
+        fixed_in: Whether each input channel is a scalar, `(C,)`.
+        fixed_out: Whether each output channel is a scalar, `(C',)`.
+    """
+
+    linear: Tensor
+    fixed_in: Tensor
+    fixed_out: Tensor
+
+    def basis(self, shift: Tensor, scale: Tensor) -> Tensor:
+        """Coefficients of `PointwisePart` that are allowed on every chart, `(K, b, 1 + 3 C, C')`."""
+        charts, channels = shift.shape
+        outputs = len(self.fixed_out)
+        rows = []
+        for m in self.linear:  # M x = M (scale u + shift)
+            one = shift.new_zeros(charts, 1 + 3 * channels, outputs)
+            one[:, 1 : 1 + channels] = scale[:, :, None] * m.mT
+            one[:, 0] = shift @ m.mT
+            rows.append(one)
+        powers = [0, *(1 + p * channels + c for p in (1, 2) for c in range(channels) if bool(self.fixed_in[c]))]
+        for o in self.fixed_out.nonzero().flatten().tolist():
+            for place in powers:
+                one = shift.new_zeros(charts, 1 + 3 * channels, outputs)
+                one[:, place, o] = 1.0
+                rows.append(one)
+        empty = shift.new_zeros(charts, 0, 1 + 3 * channels, outputs)
+        return torch.stack(rows, dim=1) if rows else empty
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPart:
+    """The part `M x` of a map of vectors that commutes with every matrix; of sets, that of the sum of all vectors.
+
+    Arguments:
+        matrix: M, with shape `(O, n)`.
+    """
+
+    matrix: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Values `(B, 1, O)` for vectors `(B, 1, n)` or sets `(B, 1, P, n)`."""
+        return (x if x.ndim == 3 else x.sum(2)) @ self.matrix.mT.to(x.dtype)
+
+    @classmethod
+    def fit(cls, x: Tensor, y: Tensor, basis: Tensor) -> LinearPart:
+        """Least squares of outputs `(B, 1, O)` over a basis `(b, O, n)` of the maps that commute."""
+        rows = (x if x.ndim == 3 else x.sum(2))[:, 0].double()
+        parts = torch.einsum("boi,mi->bmo", basis, rows).flatten(1).mT  # (M O, b)
+        weights = torch.linalg.lstsq(parts, y[:, 0].double().flatten()[:, None]).solution[:, 0]
+        return cls(torch.einsum("b,boi->oi", weights, basis))
+
+
+@dataclass(frozen=True, eq=False)
+class Without:
+    """A map of vectors without the part that commutes with everything."""
+
+    function: Callable[[Tensor], Tensor]
+    part: LinearPart
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y = self.function(x)
+        return y - self.part(x).to(y.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +163,16 @@ def _standardised(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
 
 
 def fit_pointwise(
-    batches: Callable[[], Iterable[tuple[Tensor, Tensor]]], weight: Tensor | None = None
+    batches: Callable[[], Iterable[tuple[Tensor, Tensor]]],
+    weight: Tensor | None = None,
+    allowed: Commuting | None = None,
 ) -> PointwisePart:
     """Least squares of outputs on polynomials of the input at the same pixel, in two streamed passes.
 
     Arguments:
         batches: Called twice; yields inputs `(B, K, C, *in)` and outputs `(B, K, C', *out)`.
         weight: Weights of the output pixels, with the spatial shape of the outputs.
+        allowed: The maps that are allowed; by default all, as for scalars.
     """
     count, first, second = 0, torch.tensor(0.0), torch.tensor(0.0)
     for x, y in batches():
@@ -119,8 +191,15 @@ def fit_pointwise(
         right = right + torch.einsum("bkfq,bkoq->kfo", (f * w).flatten(3), y.double().flatten(3))
     size = gram.shape[-1]
     ridge = 1e-10 * gram.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(1e-30)
-    solved = torch.linalg.solve(gram + ridge[:, None, None] * torch.eye(size, dtype=torch.float64), right)
-    return PointwisePart(solved, shift, scale, dimensions)
+    gram = gram + ridge[:, None, None] * torch.eye(size, dtype=torch.float64)
+    if allowed is None:
+        return PointwisePart(torch.linalg.solve(gram, right), shift, scale, dimensions)
+    basis = allowed.basis(shift, scale)  # (K, b, F, C')
+    if not basis.shape[1]:
+        return PointwisePart(torch.zeros_like(right), shift, scale, dimensions)
+    normal = torch.einsum("kafo,kfg,kbgo->kab", basis, gram, basis)
+    weights = torch.linalg.solve(normal, torch.einsum("kafo,kfo->ka", basis, right))
+    return PointwisePart(torch.einsum("ka,kafo->kfo", weights, basis), shift, scale, dimensions)
 
 
 def chart_skill(error: Tensor, constant: Tensor, pointwise: Tensor | None = None) -> Tensor:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["Progress", "Silent", "Terminal"]
+__all__ = ["LOG", "Logged", "Progress", "Silent", "Terminal", "Terse", "tell"]
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Sized
 from types import TracebackType
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
+LOG = logging.getLogger("atlasd")
+"""Everything that is said can be had from here as well; silent unless somebody listens."""
+LOG.addHandler(logging.NullHandler())
 
 
 class Progress(Protocol):
@@ -31,6 +35,44 @@ class Silent:
 
     def say(self, message: str) -> None:
         """Keeps quiet."""
+
+
+class Logged:
+    """Passes progress on, and hands every line to the logger `atlasd` as well."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def track(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
+        """Yields the items; the logger is told when they are done."""
+        started = time.monotonic()
+        yield from self._progress.track(items, label, total)
+        LOG.debug("%s: %.1f s", label, time.monotonic() - started)
+
+    def say(self, message: str) -> None:
+        """Says one line to both."""
+        LOG.info(message)
+        self._progress.say(message)
+
+    def tell(self, message: str) -> None:
+        """Says one line that must be known to both."""
+        LOG.info(message)
+        tell(self._progress, message)
+
+
+class Terse(Silent):
+    """Shows no progress, and says on standard error only what a user must know: what was guessed, what was left out."""
+
+    def tell(self, message: str) -> None:
+        """Says one line that is never left out."""
+        from atlasd.runtime.console import EscapingConsole
+
+        EscapingConsole(stderr=True, soft_wrap=True).print(message, highlight=False, markup=False)
+
+
+def tell(progress: Progress, message: str) -> None:
+    """Says one line that must be known; displays without a voice for that say it as any other."""
+    getattr(progress, "tell", progress.say)(message)
 
 
 class Terminal:

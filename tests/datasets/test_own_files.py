@@ -215,3 +215,27 @@ def test_positive_targets_over_decades_are_learned_as_logarithms(tmp_path):
     assert np.allclose(read_own(choice, Cleaning(task="values")).y.numpy(), mass)
     np.savez(tmp_path / "e.npz", x=V, y=mass - 2)
     assert not read_own(choose([open_data(tmp_path / "e.npz")]), Cleaning()).notes
+
+
+def test_decimal_commas_between_semicolons(tmp_path):
+    lines = [
+        "a;b;c;mass",
+        *(";".join(f"{v:.6f}".replace(".", ",") for v in (*row, m)) for row, m in zip(V, M, strict=True)),
+    ]
+    (tmp_path / "d.csv").write_text("\n".join(lines) + "\n")
+    data = read_own(choose([open_data(tmp_path / "d.csv")]), Cleaning(task="values"))
+    assert np.allclose(data.x.numpy(), V, atol=1e-5) and np.allclose(data.y.numpy(), M, atol=1e-5)
+
+
+def test_rows_of_a_table_with_gaps_are_left_out_and_their_columns_named(tmp_path):
+    lines = write_csv(tmp_path).read_text().splitlines()
+    for k in (3, 7):
+        cells = lines[k].split(",")
+        lines[k] = ",".join([cells[0], "", *cells[2:]])
+    (tmp_path / "d.csv").write_text("\n".join(lines) + "\n")
+    choice = choose([open_data(tmp_path / "d.csv")])
+    data = read_own(choice, Cleaning(task="values"))
+    assert len(data.x) == 48
+    assert data.notes[0] == "2 of 50 samples have missing values and are left out (b in 2)"
+    with pytest.raises(InputError, match=r"variable 'b' must be finite, got NaN or infinity in 2 of 50 samples"):
+        read_own(choice, Cleaning(nan="refuse"))

@@ -11,6 +11,7 @@ from atlasd.experiments import OWN
 from atlasd.experiments.config import configure
 from atlasd.experiments.own import load_own
 from atlasd.experiments.own_charts import plan_charts
+from atlasd.experiments.record import plan_config
 from atlasd.report import figures
 
 
@@ -54,7 +55,8 @@ def test_vectors_from_a_file(points, here, capsys):
 def test_a_run_can_be_done_again_by_its_command(points, here, capsys):
     assert main(["discover", "points.csv", "--target", "r", "--samples", "60", "--quiet", "--out", "one"]) == 0
     first = json.loads((here / "one" / "result.json").read_text())
-    assert capsys.readouterr().err == ""
+    lines = capsys.readouterr().err.splitlines()  # what was guessed is said even where progress is not shown
+    assert lines[0] == "guessed: --input a,b" and all(line.startswith("note: ") for line in lines[1:])
     assert first["command"] == "atlasd discover points.csv --seed 0 --target r --samples 60"
     assert main([*first["command"].split()[1:], "--quiet", "--out", "two"]) == 0
     assert json.loads((here / "two" / "result.json").read_text())["generators"] == first["generators"]
@@ -90,3 +92,29 @@ def test_charts_are_planned_before_work_starts(here):
     assert 1 < len(plan_charts(data, "grid", None, None).atlas) <= 36
     sphere = plan_charts(data, "sphere:5", 6, 3).atlas
     assert len(sphere) == 5 and sphere.charts[0].pixel == 180 / 48
+
+
+def test_targets_that_move(here, capsys):
+    x = torch.randn(800, 2, generator=torch.Generator().manual_seed(0))
+    y = x * x.norm(dim=-1, keepdim=True)
+    np.savez(here / "pull.npz", q=x.numpy(), q_next=y.numpy())
+    assert main(["discover", "pull.npz", "--input", "q", "--target", "q_next"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[0].startswith("O(2)") and "components of a vector" in shown.out
+    assert main(["discover", "pull.npz", "--input", "q", "--target", "q_next", "--targets", "fixed", "-q"]) == 0
+    assert not capsys.readouterr().out.startswith("O(2)")
+    assert main(["discover", "pull.npz", "--input", "q", "--target", "q_next", "--targets", "up"]) == 2
+    assert "targets" in capsys.readouterr().err
+
+
+def test_two_questions_about_one_file_stand_side_by_side(points, here):
+    plans = [
+        plan_config(OWN, configure(OWN.config(), {"file": "points.csv", "target": target}))
+        for target in ("r", "a", "r")
+    ]
+    for plan in plans[:2]:
+        place = plan_config(OWN, plan.config).directory
+        place.mkdir(parents=True)
+        (place / "result.json").write_text(json.dumps({"command": plan.command}))
+    names = [plan_config(OWN, plan.config).directory.name for plan in plans]
+    assert names == ["points-seed0", "points-seed0-2", "points-seed0"]

@@ -33,11 +33,10 @@ BAD = {
     "nan in y": ((FIELD, spoiled(FIELD, torch.nan, [4, 5]), ATLAS), "`y` must be finite.*in 2 of 30 samples"),
     "infinity in scalar y": ((VECTOR, spoiled(VECTOR[:, 0], -torch.inf, 9)), "`y` must be finite.*sample 9"),
     "different lengths": ((FIELD, FIELD[:-1], ATLAS), r"`y` must have as many samples as `x` \(30\), got 29"),
-    "integer fields": ((FIELD.int(), FIELD, ATLAS), r"`x` must hold floating-point numbers, got torch.int32; conv"),
-    "integer arrays": ((np.zeros((30, 3), dtype=int), VECTOR), "`x` must hold floating-point numbers"),
     "integer targets that are no classes": ((FIELD, FIELD.int() - 5, ATLAS), "must hold classes.*use floats"),
     "large integer targets": ((VECTOR, torch.arange(30) * 100), "`y` of integers must hold classes"),
-    "complex x": ((VECTOR.to(torch.complex64), VECTOR), "`x` must hold floating-point numbers"),
+    "complex x": ((VECTOR.to(torch.complex64), VECTOR), "`x` must hold real numbers, got torch.complex64; give real"),
+    "one label for an image": ((FIELD, FIELD[:, 0, 0, 0]), "give a value for every pixel"),
     "complex y": ((VECTOR, VECTOR.to(torch.complex64)), "`y` must hold real numbers"),
     "one axis": ((torch.zeros(30), VECTOR), "`x` must have shape"),
     "six axes": ((torch.zeros(30, 1, 2, 2, 2, 2), VECTOR), "`x` must have shape"),
@@ -117,3 +116,24 @@ def test_masked_numbers_are_missing_and_not_what_lies_under_the_mask():
     with pytest.raises(InputError, match="`x` must be finite, got NaN"):
         Samples.check(x, np.arange(30.0))
     assert len(Samples.check(np.ma.array(np.arange(60.0).reshape(30, 2)), np.arange(30.0))) == 30
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", ">f4", ">i4", "float16"])
+def test_arrays_of_any_kind_are_taken(kind):
+    numbers = np.arange(90).reshape(30, 3) % 50
+    given = Samples.check(numbers.astype(kind), np.linspace(0, 1, 30))
+    assert torch.equal(given.inputs(torch.arange(30))[:, 0].double(), torch.from_numpy(numbers).double())
+
+
+def test_arrays_that_may_not_be_written_are_copied():
+    x = np.random.default_rng(0).standard_normal((30, 3))
+    x.flags.writeable = False
+    assert Samples.check(x, x[:, 0]).x.shape == (30, 3)
+
+
+def test_fields_without_an_axis_of_channels():
+    x = torch.randn(30, 12, 12, generator=torch.Generator().manual_seed(0))
+    for y in (x + 1, (x > 0).long(), x.unsqueeze(1)):
+        given = Samples.check(x, y)
+        assert given.is_field and given.x.shape == (30, 1, 12, 12) and given.targets(torch.arange(2)).shape[-1] == 12
+    assert not Samples.check(x, x[:, 0, 0]).is_field

@@ -1,0 +1,67 @@
+"""The fitted map of a discovery: in raw units, for new inputs."""
+
+from __future__ import annotations
+
+__all__ = ["LearnedMap", "PredictorSummary"]
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from atlasd.discovery.problem import Problem
+from atlasd.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedMap:
+    """The mean of the maps of all folds, from raw inputs to raw outputs.
+
+    Arguments:
+        problem: A problem in which outputs are invariants, with its maps.
+    """
+
+    problem: Problem
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Outputs `(N, O)` of vectors; of fields those of every chart, `(N, K, C', *S)`; of classes probabilities."""
+        problem, units = self.problem, self.problem.units
+        standard = units.inputs(x)
+        given = problem.samples.atlas.input_patches(standard) if problem.is_field else standard.unsqueeze(1)
+        with torch.no_grad():
+            y = torch.stack([function(given) for function in problem.functions]).mean(0)
+        if len(units.outputs):
+            size = units.outputs.to(y.dtype)
+            y = y * size.reshape(-1, *[1] * (y.ndim - 3))
+        return y if problem.is_field else y[:, 0]
+
+
+@dataclass(frozen=True)
+class PredictorSummary:
+    """What stood in for the unknown map, and how well; call it for what it gives.
+
+    Arguments:
+        kind: Its name for people.
+        skill: Share of the held-out error of the best trivial model that it removes.
+        samples: Samples that it was fitted to.
+        seconds: Time of the fit.
+        function: The fitted map in raw units; not kept in files.
+    """
+
+    kind: str
+    skill: float
+    samples: int
+    seconds: float
+    function: Callable[[Tensor], Tensor] | None = field(default=None, compare=False, repr=False)
+
+    def __call__(self, x: Any) -> Tensor:
+        """Outputs of the fitted map for raw inputs, shaped as those of the discovery."""
+        if self.function is None:
+            raise InputError("`predictor` must have been fitted in this session, got one from a file; discover again.")
+        return self.function(torch.as_tensor(x))
+
+    def summary(self) -> dict[str, Any]:
+        """What is kept in files."""
+        return {"kind": self.kind, "skill": self.skill, "samples": self.samples, "seconds": self.seconds}

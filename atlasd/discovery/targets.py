@@ -1,0 +1,133 @@
+"""Whether targets move with the inputs: the questions that fit their shape, and which of the answers to take."""
+
+from __future__ import annotations
+
+__all__ = ["KINDS", "Question", "Targets", "check_targets", "questions"]
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from atlasd.discovery.problem import Problem
+from atlasd.errors import InputError
+from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction
+from atlasd.geometry.stacked import Stacked
+
+KINDS = ("vector", "covector", "trivial")
+Targets: TypeAlias = str | Sequence[str] | Representation | None
+"""`auto`, kinds that are to be tried, a representation, or `None` for what the action says."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One way in which matrices may act on inputs and outputs.
+
+    Arguments:
+        kind: `vector`, `covector` or `trivial`.
+        action: The action, in raw units.
+        words: How the targets are taken, for people.
+    """
+
+    kind: str
+    action: Action
+    words: str
+
+
+def check_targets(given: Targets) -> tuple[str, ...]:
+    """Kinds of targets that are to be tried, as far as they fit; empty for what the action says.
+
+    Example:
+        >>> check_targets("auto"), check_targets("covector")
+        (('vector', 'covector', 'trivial'), ('covector',))
+    """
+    if given is None or callable(given):
+        return ()
+    if isinstance(given, str):
+        names: tuple[str, ...] = KINDS if given == "auto" else (given,)
+    else:
+        names = tuple(given) if isinstance(given, Sequence) else ()
+    wrong = [n for n in names if n not in KINDS]
+    if wrong or not names:
+        got = repr(wrong[0] if wrong else given)
+        raise InputError(f"`rho_out` must be auto, {', '.join(KINDS)} or a function of matrices, got {got}.")
+    return names
+
+
+def questions(problem: Problem, action: Action | None, given: Targets) -> list[Question]:
+    """The questions that were asked for and fit the shape of the targets, those about invariants last.
+
+    Arguments:
+        problem: A problem in which outputs are invariants.
+        action: The action that was given; `None` for the plain one.
+        given: How the targets are to be taken.
+    """
+    base = problem.action if action is None else action
+    if callable(given) or not isinstance(base, GridAction | VectorAction):
+        return []
+    kinds = check_targets(given)
+    outputs, n = len(problem.units.outputs), problem.size
+    fits = outputs > 0 and outputs % n == 0
+    if not kinds or problem.classes or (given == "auto" and not _open(problem, action, fits)):
+        return []
+    if not fits and not (set(kinds) & {"trivial"}):
+        raise InputError(
+            f"`rho_out` must be trivial unless the number of outputs is a multiple of {n}, got {outputs} outputs."
+        )
+    if isinstance(base, VectorAction):
+        return [_of_vectors(k, outputs // max(n, 1), outputs) for k in kinds if fits or k == "trivial"]
+    return [q for k in kinds if fits or k == "trivial" for q in _of_fields(k, problem, base, action is not None)]
+
+
+def _open(problem: Problem, action: Action | None, fits: bool) -> bool:
+    """Whether the shape leaves it open how inputs or targets move, and nobody has said."""
+    if action is not None:
+        return False
+    return fits if not problem.is_field else fits or problem.samples.x.shape[1] % problem.size == 0
+
+
+def _of_vectors(kind: str, copies: int, outputs: int) -> Question:
+    if kind == "trivial":
+        return Question(kind, VectorAction(), _invariants(outputs, "numbers"))
+    number = "a" if copies == 1 else f"{copies}"
+    words = f"components of {number} {kind}{'s' if copies > 1 else ''} that transform{'s' if copies == 1 else ''} along"
+    return Question(kind, VectorAction(rho_out=Stacked(copies, dual=kind == "covector")), words)
+
+
+def _of_fields(kind: str, problem: Problem, base: GridAction, given: bool) -> list[Question]:
+    """Questions about fields; where the inputs may be components of vectors too, in every usual convention."""
+    n, outputs, channels = problem.size, len(problem.units.outputs), problem.samples.x.shape[1]
+    dual = kind == "covector"
+    moves_in = not given and channels % n == 0
+    if kind == "covector" and not given:  # a field of covectors differs only under groups that a plane rarely has
+        return []
+    if kind == "trivial":
+        plain = [Question(kind, base, _invariants(outputs, "channels"))]
+        if not moves_in or outputs % n == 0:
+            return plain
+        made = [(replace(base, rho_in=rho(channels // n, False)), said) for rho, said in _conventions(n)]
+        return [*(Question(kind, a, f"invariants of vectors, {said}") for a, said in made), *plain]
+    made = []
+    for rho, said in _conventions(n):
+        rho_in = rho(channels // n, False) if moves_in else base.rho_in
+        made.append((replace(base, rho_in=rho_in, rho_out=rho(outputs // n, dual)), said))
+    return [Question(kind, a, f"components of {kind}s, {said}") for a, said in made]
+
+
+def _conventions(n: int) -> list[tuple[Callable[[int, bool], Stacked], str]]:
+    """Orders and senses in which components of vectors on a grid are stored."""
+
+    def made(reverse: bool, upward: bool) -> Callable[[int, bool], Stacked]:
+        return lambda copies, dual: Stacked(copies, dual, reverse, upward)
+
+    first = [(made(False, False), "in the order of the axes")]
+    if n != 2:
+        return [*first, (made(True, False), "in the opposite order of the axes")]
+    return [
+        (made(True, False), "along columns first, then along rows"),
+        (made(True, True), "along columns first, then against the order of the rows"),
+        *first,
+    ]
+
+
+def _invariants(outputs: int, what: str) -> str:
+    return "an invariant" if outputs == 1 else f"{outputs} invariant {what}"

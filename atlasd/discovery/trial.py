@@ -1,0 +1,154 @@
+"""One question about a fitted map, and its answer: generators first, then the discrete part."""
+
+from __future__ import annotations
+
+__all__ = ["Clock", "Trial", "leading", "taken"]
+
+import time
+from collections.abc import Sequence
+
+import torch
+
+from atlasd.algebra.group import Group
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.conclude import Settled, exact_first, settle_cosets, settle_generators
+from atlasd.discovery.cosets import CosetCandidates, CosetSearch, Proposed
+from atlasd.discovery.problem import Problem
+from atlasd.discovery.search import Found, Search
+from atlasd.discovery.simplest import consistent
+from atlasd.discovery.spectral import SpectralSearch
+from atlasd.discovery.targets import Question
+from atlasd.discovery.verdict import Court
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.stages import current_stages
+
+TESTABLE = 1e-3
+"""Share of the targets' spread below which nothing is left to be tested: rounding."""
+
+
+class Clock:
+    """Seconds of every stage, one after the other."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def __call__(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = now
+
+
+class Trial:
+    """One question and its answer: generators at once, the discrete part when it is asked for."""
+
+    def __init__(
+        self,
+        question: Question,
+        problem: Problem,
+        search: Search,
+        tolerance: float,
+        seed: int,
+        shown: Progress,
+        clock: Clock,
+    ) -> None:
+        self.question, self.problem, self.seed, self.shown = question, problem, seed, shown
+        stages = current_stages()
+        nothing = Found(torch.zeros(0, problem.size, problem.size, dtype=torch.float64), unfelt=problem.size**2)
+        self.testable = problem.testable > TESTABLE
+        self.found: Found = nothing
+        self.regardless = getattr(search, "regardless", False)
+        if self.testable or self.regardless:
+            self.found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown))
+        clock("search")
+        self.court = Court(problem, tolerance, seed=seed, progress=shown, weights=self.found.weights)
+        self.generators: Settled = stages.do(
+            "verdict", lambda: settle_generators(self.court, self.found if self.testable else nothing)
+        )
+        if self.testable and isinstance(search, SpectralSearch) and not self.generators.kept:
+            self._of_some_charts(search)
+        self.generators = stages.do("simplest", lambda: consistent(self.court, self.generators))
+        clock("verdict")
+        self.proposal: CosetCandidates | None = None
+        self.elements = Settled(torch.eye(problem.size, dtype=torch.float64)[None], [], [])
+
+    def _of_some_charts(self, search: SpectralSearch) -> None:
+        """No symmetry of all charts together: is there one of some?"""
+        charts, basis, stages = self.problem.charts, self.found.basis, current_stages()
+        if charts == 1 or not len(basis):
+            return
+        held = stages.do("charts", lambda: self.court.holding(basis).double())
+        if 2 <= int(held.sum()) < charts:
+            self.found = stages.do(
+                "search of some",
+                lambda: search.find(self.problem, seed=self.seed, progress=self.shown, weights=held),
+            )
+            self.court = self.court.on(held)
+            self.generators = stages.do("verdict of some", lambda: settle_generators(self.court, self.found))
+
+    def _propose(self, cosets: CosetSearch) -> Proposed:
+        """As in the paper, cosets of what was proposed, under the maps that it was proposed for."""
+        taken = self.found.basis if self.regardless else self.generators.matrices
+        same, algebra = self.problem.with_function(self.found.function), LieAlgebra(taken)
+        self.proposal = current_stages().do(
+            "coset search", lambda: cosets.find(same, algebra, seed=self.seed, progress=self.shown)
+        )
+        return Proposed(self.proposal)
+
+    def add_cosets(self, cosets: CosetSearch | None, clock: Clock) -> None:
+        """Finds the discrete part."""
+        judged: CosetSearch | Proposed | None = cosets
+        if cosets is not None and cosets.regardless:
+            judged = self._propose(cosets)
+            clock("coset search")
+        undecided = not self.generators.kept and self.undecided
+        # Where a continuous part could not be decided, elements of it are not to be claimed one by one.
+        if judged is not None and self.testable and not undecided:
+
+            def discrete(algebra: LieAlgebra) -> Settled:
+                return settle_cosets(self.court, algebra, judged, self.found.felt, seed=self.seed, progress=self.shown)
+
+            both = current_stages().do("cosets", lambda: exact_first(self.court, self.generators, discrete))
+            self.generators, self.elements = both
+        clock("cosets")
+
+    @property
+    def undecided(self) -> bool:
+        """Whether some generator could not be decided."""
+        return any(f.direction.decision == "cannot tell" for f in self.generators.dropped)
+
+    @property
+    def group(self) -> Group:
+        """What was found, in standard units."""
+        return Group(LieAlgebra(self.generators.matrices), self.elements.matrices)
+
+    @property
+    def rank(self) -> tuple[int, int, bool]:
+        """Larger groups first; where there is none, an open question is the answer before a closed one."""
+        return len(self.generators.matrices), len(self.elements.matrices), self.undecided
+
+    @property
+    def brief(self) -> str:
+        """The continuous part in a few words."""
+        count = len(self.generators.kept)
+        if count:
+            return f"{count} generator{'s' if count > 1 else ''}"
+        return "cannot tell" if self.undecided else "none" if self.testable else "not testable"
+
+
+def leading(trials: Sequence[Trial]) -> list[Trial]:
+    """Questions whose discrete part is looked for: those with the largest continuous part, of one kind; else all.
+
+    Conventions in which components are stored may agree on rotations and differ on reflections.
+    """
+    most = max(len(t.generators.kept) for t in trials)
+    first = [t for t in trials if len(t.generators.kept) == most]
+    return [t for t in first if not most or t.question.kind == first[0].question.kind]
+
+
+def taken(best: Trial, trials: Sequence[Trial]) -> list[str]:
+    """Which question was answered, where several fitted the data."""
+    if len(trials) < 2:
+        return []
+    others = [f"{t.question.words}: {t.brief}" for t in trials if t is not best]
+    return [f"the targets were taken as {best.question.words}; also tried: {'; '.join(others)}"]

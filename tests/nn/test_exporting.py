@@ -1,0 +1,30 @@
+"""Networks as ONNX files."""
+
+import pytest
+import torch
+from torch import nn
+
+from atlasd.algebra import known
+from atlasd.errors import InputError
+from atlasd.nn import GroupConv2d, GroupPool
+from atlasd.nn.exporting import export_onnx
+
+
+def network():
+    group = known.cyclic(4)
+    return nn.Sequential(GroupConv2d(1, 4, 3, group=group, out_type="regular"), GroupPool(4, group=group))
+
+
+def test_the_name_of_the_file_is_checked(tmp_path):
+    with pytest.raises(InputError, match=r"must end in \.onnx"):
+        export_onnx(network(), torch.zeros(2, 1, 8, 8), tmp_path / "net.pt")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_file_gives_the_same(tmp_path):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    x = torch.randn(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    path = export_onnx(network().eval(), x[:2], tmp_path / "net.onnx")
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    assert session.run(None, {"x": x.numpy()})[0].shape[0] == 5
