@@ -103,7 +103,7 @@ class FieldSearch:
         weights: Tensor | None = None,
     ) -> None:
         self.problem, self.starts, self.progress = problem, starts, progress
-        self.fine = Residual(problem, index[:samples], known_inputs(problem))
+        self.fine = Residual(problem, index[:samples], known_inputs(problem, weights=weights))
         self.coarse = self.fine.few(12)
         self.generator = stream(seed, "search", "starts")
         self.weights = torch.ones(problem.charts, dtype=torch.float64) if weights is None else weights

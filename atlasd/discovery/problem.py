@@ -128,10 +128,10 @@ class Problem:
         """Samples that the first map was not fitted to."""
         return (self.fold == 0).nonzero().flatten()
 
-    def pick(self, most: int) -> Tensor:
-        """Indices of at most so many samples, drawn from all folds alike."""
+    def pick(self, most: int, after: int = 0) -> Tensor:
+        """Indices of at most so many samples, drawn from all folds alike; others than the first few of them."""
         order = torch.randperm(len(self.fold), generator=stream(0, "pick"))
-        return self.samples.in_order(order[:most])
+        return self.samples.in_order(order[after : after + most])
 
     def inputs(self, index: Tensor) -> Tensor:
         """Inputs of some samples, `(B, K, *in)`."""

@@ -211,17 +211,27 @@ class _Each(list[Any]):
     """Arguments of which every block has its own."""
 
 
-def known_inputs(problem: Problem, most: int = 1500) -> FieldCoverage | VectorCoverage | None:
-    """Where the data of a problem are; nothing for a function that is known everywhere."""
+def known_inputs(
+    problem: Problem, most: int = 1500, weights: Tensor | None = None
+) -> FieldCoverage | VectorCoverage | None:
+    """Where the data of a problem are; nothing for a function that is known everywhere.
+
+    Arguments:
+        problem: The problem.
+        most: The most vectors that are looked at.
+        weights: Weights of the charts, `(K,)`; those of weight 0 do not count.
+    """
     if problem.known:
         return None
     if not problem.is_field:
         return VectorCoverage(problem.inputs(problem.pick(most))[:, 0])
     index = problem.pick(96)
     rows = []
-    for block in problem.blocks()[:4]:
+    for block in problem.blocks():
         part = problem.part(block)
         x = part.inputs(index)
-        rows.append(disc_rows(centre_crop(x, looked_at(part, x)), problem.size).flatten(0, 1))
+        found = disc_rows(centre_crop(x, looked_at(part, x)), problem.size)
+        kept = torch.ones(len(block), dtype=torch.bool) if weights is None else weights[block.start : block.stop] > 0
+        rows.append(found[:, kept].flatten(0, 1))
     stacked = torch.cat(rows)
     return FieldCoverage.of(stacked[torch.randperm(len(stacked), generator=torch.Generator().manual_seed(0))])

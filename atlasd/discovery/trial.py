@@ -25,6 +25,9 @@ from atlasd.runtime.stages import current_stages
 TESTABLE = 1e-3
 """Share of the targets' spread below which nothing is left to be tested: rounding."""
 
+_ASKED = 6
+"""Charts whose own generators are tried on the others."""
+
 
 class Clock:
     """Seconds of every stage, one after the other."""
@@ -78,6 +81,11 @@ class Trial:
         if charts == 1 or not len(basis):
             return
         held = stages.do("charts", lambda: self.court.holding(basis).double())
+        own = self.found.chart_basis
+        if int(held.sum()) < 2 and own is not None:
+            # What all charts together propose may be spoiled by a few: some of them propose their own.
+            some = own[:: -(-charts // _ASKED)].flatten(0, 1)
+            held = stages.do("charts of their own", lambda: self.court.holding(some).double())
         if 2 <= int(held.sum()) < charts:
             self.found = stages.do(
                 "search of some",

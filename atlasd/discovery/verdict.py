@@ -39,7 +39,7 @@ _BLOCKS = 400
 _FEWEST = 12
 _FELT = 1e-4
 """Strength of unrelated transformations below which nothing feels a direction: rounding."""
-_VECTORS, _FIELDS = 1024, 72
+_VECTORS, _FIELDS = 1024, 128
 _LADDER = (0.15, 0.35, 0.7, 1.2)
 _RANDOM = 6
 _TURNS = 60
@@ -167,24 +167,30 @@ class Court:
     def holding(self, basis: Tensor) -> Tensor:
         """On which charts the one of some generators `(k, n, n)` that holds on most of them does, `(K,)`.
 
-        Every chart is judged alone; the level is that of all charts together.
+        Other samples choose than those that judge, as far as there are any.
         """
+        count = min(_FIELDS, len(self.problem.fold) // 2)
+        index = self.problem.pick(_FIELDS, after=count)
+        other = self._with(residual=Residual(self.problem, index, self.residual.coverage))
         sizes = self.sizes()
-        trials = self._trials(_pairs(basis, sizes, self.problem), sizes * len(basis))
-        charts = torch.eye(len(self.weights), dtype=torch.float64)
-        level = LEVEL / len(charts) / max(len(basis), 1)
-        best = torch.zeros(len(charts), dtype=torch.bool)
+        trials = other._trials(_pairs(basis, sizes, self.problem), sizes * len(basis))
+        best = torch.zeros(len(self.weights), dtype=torch.bool)
         for i in range(0, len(trials), len(sizes)):
-            counting = self._counting(trials[i : i + len(sizes)])
-            ends = [[self._interval(trial, level, chart)[2] for trial in counting] for chart in charts]
-            holds = torch.tensor([bool(row) and root(max(row)) <= self.tolerance for row in ends])
-            best = max(best, holds, key=lambda held: int(held.sum()))
+            counting = other._counting(trials[i : i + len(sizes)])
+            if counting:
+                strengths = torch.stack([trial.charts() for trial in counting])
+                holds = (strengths <= self.tolerance).all(0)
+                best = max(best, holds, key=lambda held: int(held.sum()))
+        if len(self.problem.fold) < 2 * _FIELDS:
+            # The samples are too few to choose with some and judge with others: those that chose do not judge.
+            self.residual = Residual(self.problem, self.problem.pick(count), self.residual.coverage)
         return best
 
     def on(self, weights: Tensor) -> Court:
-        """The same with other weights of the charts."""
-        sensitivity = Sensitivity(self.problem, self.residual, self.tolerance, weights, self.progress)
-        return self._with(weights=weights, _rungs=None, _sensitivity=sensitivity)
+        """The same with other weights of the charts; data of the others say nothing about where data are."""
+        residual = Residual(self.problem, self.residual.index, known_inputs(self.problem, weights=weights))
+        sensitivity = Sensitivity(self.problem, residual, self.tolerance, weights, self.progress)
+        return self._with(weights=weights, residual=residual, _rungs=None, _sensitivity=sensitivity)
 
     def _with(self, **changed: Any) -> Court:
         other = object.__new__(Court)
@@ -313,6 +319,8 @@ class Court:
         e, d = trial.excess @ weights, trial.scale @ weights
         keep = (e != 0) | (d != 0)
         e, d = e[keep], d[keep]
+        if not len(e):
+            return math.nan, -math.inf, math.inf, False
         blocks = min(len(e), _BLOCKS)
         e, d = (torch.stack([part.mean() for part in z.tensor_split(blocks)]) for z in (e, d))
         mean = float(d.mean())
