@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from atlasd.discovery.flow import discover_flow as discover_flow
     from atlasd.discovery.gradient import GradientSearch as GradientSearch
     from atlasd.discovery.locality import survey_charts as survey_charts
+    from atlasd.discovery.representations import discover_representation as discover_representation
     from atlasd.discovery.residual import equivariance_error as equivariance_error
     from atlasd.discovery.result import Discovery as Discovery
     from atlasd.discovery.result import load as load
@@ -75,6 +76,7 @@ _HOMES = {
     "discover_cosets": "discovery.discover",
     "discover_flow": "discovery.flow",
     "discover_generators": "discovery.discover",
+    "discover_representation": "discovery.representations",
     "equivariance_error": "discovery.residual",
     "fit_predictor": "prediction.fit",
     "identify": "algebra.identify",

@@ -26,6 +26,7 @@ def main():
     draw_chart(x, y).savefig(IMAGES / "chart.png", dpi=110)
     draw_square(x).savefig(IMAGES / "equivariance.png", dpi=110)
     draw_verdict().savefig(IMAGES / "verdict.png", dpi=110)
+    draw_actions().savefig(IMAGES / "actions.png", dpi=110)
 
 
 def show(axes, field, title, cmap="viridis"):
@@ -48,6 +49,34 @@ def draw_chart(x, y):
     show(places[2], CHART.output_patch(y)[0, 0], "output patch y")
     half = CHART.out_radius
     places[2].add_patch(Circle((half, half), half - 1, fill=False, edgecolor="#ff5c4d", linewidth=2, linestyle="--"))
+    return figure
+
+
+def draw_actions():
+    """Level lines of four functions, and the field along which each does not change."""
+    figure = Figure(figsize=(11.2, 3.0), layout="constrained")
+    line = torch.linspace(-2, 2, 201)
+    y, x = torch.meshgrid(line, line, indexing="ij")
+    v, u = torch.meshgrid(line[10::18], line[10::18], indexing="ij")
+    ring = u * u + v * v
+    panels = (
+        ("linear: VectorAction", x**2 + 4 * y**2, (-4 * v, u)),
+        ("affine: AffineAction", (x - 0.8) ** 2 + 4 * (y - 0.5) ** 2, (-4 * (v - 0.5), u - 0.8)),
+        ("polynomial: PolynomialAction", x**3 - y**2, (2 * v, 3 * u**2)),
+        ("a flow, and what commutes with it", None, (u - v - u * ring, u + v - v * ring)),
+    )
+    for axes, (title, level, (a, b)) in zip(figure.subplots(1, 4), panels, strict=True):
+        if level is not None:
+            axes.contour(x, y, level, levels=9, colors="#9aa5b1", linewidths=0.8)
+        else:
+            for radius in (0.5, 1.0, 1.5):
+                axes.add_patch(Circle((0, 0), radius, fill=False, edgecolor="#ff5c4d", linestyle="--"))
+        size = (a * a + b * b).sqrt().clamp_min(1e-9)
+        axes.quiver(u, v, a / size.sqrt(), b / size.sqrt(), color="#1f5fa8", width=0.006)
+        axes.set_title(title, fontsize=10)
+        axes.set_aspect("equal")
+        axes.set_xticks([])
+        axes.set_yticks([])
     return figure
 
 

@@ -59,3 +59,18 @@ def test_notebooks(notebook, tmp_path):
     nbclient.NotebookClient(book, timeout=600, kernel_name="python3", resources=context).execute()
     outputs = [output for cell in book.cells for output in cell.get("outputs", [])]
     assert outputs and not [output for output in outputs if output["output_type"] == "error"]
+
+
+def test_two_points():
+    free, held = run("06_two_points", samples=300)
+    assert free.group.name == "E(2)" and held.group.dimension < 3
+
+
+def test_flow():
+    whirl, spring, friction = run("07_flow", samples=400)
+    assert whirl.group.name == "SO(2)" and spring.conserved[0].formula == "x^2 + y^2" and not friction.conserved
+
+
+def test_curves():
+    cubic, circle = run("08_curves", samples=500)
+    assert cubic.formulas == ["0.667 y d/dx + x^2 d/dy"] and circle.group.name == "SO(2)"

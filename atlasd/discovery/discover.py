@@ -68,7 +68,8 @@ def discover(
         y: Targets: fields on the same grid, `(N,)`, `(N, outputs)`, or integer classes.
         function: A function in place of `y`.
         atlas: Where the charts lie; the whole field by default.
-        action: How matrices transform inputs and outputs.
+        action: How matrices transform inputs and outputs. `AffineAction` adds translations; `PolynomialAction` asks for
+            vector fields that are not linear, and gives a `FieldDiscovery`.
         rho_out: How targets transform: `trivial` (they are invariants), `vector` or `covector` (their components
             transform with the inputs), a function of matrices, or several names to be tried. `auto` tries those that
             fit the shape, takes the largest group, and says so; where an action is given, the action decides.

@@ -1,0 +1,188 @@
+"""Unknown representations: how the channels of a field mix when the plane is rotated, found and not declared."""
+
+from __future__ import annotations
+
+__all__ = ["RepresentationDiscovery", "Weights", "discover_representation"]
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from atlasd.discovery.discover import TOLERANCE, discover
+from atlasd.discovery.part_fields import FieldPart
+from atlasd.discovery.problem import Problem, prepare
+from atlasd.discovery.result import Discovery
+from atlasd.errors import InputError
+from atlasd.geometry.actions import GridAction
+from atlasd.geometry.atlas import Atlas
+from atlasd.prediction.predictor import PredictorSpec
+from atlasd.runtime.progress import Progress, Silent
+
+_SAMPLES = 48
+_FREE = 1e-3
+"""Share of the largest singular value below which a mixing of channels is not determined by the data."""
+_WHOLE = 0.25
+"""Largest distance of a weight from a whole number: a full turn must lead back."""
+_NAMES = {0: "scalar", 1: "vector", 2: "symmetric tensor without trace"}
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    r"""A representation of the rotations of the plane on channels: :math:`\rho(\theta) = \exp(\theta R)`.
+
+    Arguments:
+        matrix: R, whose eigenvalues are whole multiples of i, `(c, c)`.
+
+    Example:
+        >>> Weights(torch.block_diag(torch.zeros(1, 1), torch.tensor([[0.0, -1.0], [1.0, 0.0]]))).name
+        'scalar + vector'
+    """
+
+    matrix: Tensor
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """Weights, ascending: 0 for a scalar, and k once for every pair of channels that turns k times as fast."""
+        found = sorted(round(abs(v)) for v in torch.linalg.eigvals(self.matrix.double()).imag.tolist())
+        turning = [k for k in found if k]
+        return tuple([0] * found.count(0) + turning[::2])
+
+    @property
+    def name(self) -> str:
+        """What the channels are."""
+        return " + ".join(_NAMES.get(k, f"weight {k}") for k in self.values)
+
+    def __call__(self, g: Tensor) -> Tensor:
+        """Matrices `(*, c, c)` of the rotations in `g`, with shape `(*, 2, 2)`: of what is left without stretching."""
+        angle = torch.atan2(g[..., 1, 0] - g[..., 0, 1], g[..., 0, 0] + g[..., 1, 1])
+        return torch.matrix_exp(angle[..., None, None] * self.matrix.to(g.dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class RepresentationDiscovery:
+    """The answer of `atlasd.discover_representation`.
+
+    Arguments:
+        symmetries: The discovery with the representations found.
+        inputs: How input channels mix; `None` where no mixing makes the map commute with rotations.
+        outputs: How output channels mix.
+        free: Number of further mixings of channels, without any rotation, that the map commutes with. What every linear
+            map has, the same number on both sides, is not counted.
+        reason: What was concluded, in one sentence.
+    """
+
+    symmetries: Discovery
+    inputs: Weights | None
+    outputs: Weights | None
+    free: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.symmetries}\n{self.reason}"
+
+
+def discover_representation(
+    x: Any,
+    y: Any = None,
+    *,
+    function: Callable[[Tensor], Tensor] | None = None,
+    atlas: Atlas | None = None,
+    predictor: PredictorSpec | None = None,
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> RepresentationDiscovery:
+    """Finds how the channels of fields in the plane mix under rotations, and judges the rotations with it.
+
+    At first order, columns for all mixings of input and of output channels stand beside the rotation of the plane. The
+    mixing that makes the residual least is brought to whole weights, since a full turn must lead back, and goes to the
+    verdict at finite size like any declared one.
+
+    Arguments:
+        x: Input fields, `(N, C, H, W)`.
+        y: Target fields.
+        function: A function in place of `y`.
+        atlas: Where the charts lie; the whole field by default.
+        predictor: How the local map is learned.
+        tolerance: The largest strength of a breaking that counts as a symmetry.
+        seed: Seed of every random stream.
+        progress: Progress display.
+    """
+    shown = progress or Silent()
+    options: dict[str, Any] = {"function": function, "atlas": atlas, "predictor": predictor, "seed": seed}
+    if getattr(x, "ndim", 0) != 4:
+        raise InputError(f"`x` must be fields (N, C, H, W), got shape {tuple(getattr(x, 'shape', ()))}.")
+    # Declared, if only as the identity: then the part of the map that looks at one pixel stays in.
+    problem, _ = prepare(x, y, action=GridAction(rho_in=_identity(x.shape[1])), progress=shown, **options)
+    inside, outside, free, share = _mixing(problem)
+    rho_in, rho_out = _to_whole_weights(inside), _to_whole_weights(outside)
+    if rho_in is None or rho_out is None:
+        plain = GridAction(rho_in=_identity(x.shape[1]))
+        found = discover(x, y, action=plain, tolerance=tolerance, cosets=False, progress=shown, **options)
+        said = f"No mixing of channels makes the map commute with rotations: {share:.0%} stay at first order."
+        return RepresentationDiscovery(found, None, None, free, said)
+    action = GridAction(rho_in=rho_in, rho_out=rho_out)
+    found = discover(x, y, action=action, tolerance=tolerance, cosets=False, progress=shown, **options)
+    said = f"Under rotations the input is {rho_in.name}, and the output {rho_out.name}."
+    if free:
+        said += f" It is determined up to {free} mixings that commute with the map by themselves."
+    if not found.verdict.symmetric:
+        return RepresentationDiscovery(found, None, None, free, f"Proposed, and not confirmed: {said}")
+    return RepresentationDiscovery(found, rho_in, rho_out, free, said)
+
+
+def _identity(channels: int) -> Callable[[Tensor], Tensor]:
+    return Weights(torch.zeros(channels, channels, dtype=torch.float64))
+
+
+def _mixing(problem: Problem) -> tuple[Tensor, Tensor, int, float]:
+    """Mixings of raw input and output channels for the rotation, how many are free, and what stays of the residual."""
+    part = FieldPart(problem, problem.pick(_SAMPLES), None)
+    x, _, p = part.data
+    shape = tuple(p.shape[3:])
+    mask = problem.window(shape).to(p.dtype).sqrt()
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=x.dtype)
+
+    def through(flow: Tensor) -> Tensor:
+        """Change of the outputs when inputs change along a flow."""
+        step = 1e-2 * float(x.std()) / max(float(flow.std()), 1e-30)
+        up, down = (part.predict(x + s * step * flow, problem.functions) for s in (1.0, -1.0))
+        return ((up - down) / (2 * step) * mask).flatten().double()
+
+    plain = GridAction()
+    rotated = through(plain.input_generator(turn, x)), (plain.output_generator(turn, p) * mask).flatten().double()
+    columns = [through(_mix(x, i, j)) for i in range(x.shape[2]) for j in range(x.shape[2])]
+    columns += [-(_mix(p, i, j) * mask).flatten().double() for i in range(p.shape[2]) for j in range(p.shape[2])]
+    matrix, wanted = torch.stack(columns, dim=1), rotated[1] - rotated[0]
+    gram, right = matrix.mT @ matrix, matrix.mT @ wanted
+    values, vectors = torch.linalg.eigh(gram)
+    keep = values > _FREE * values.max()
+    mix = vectors[:, keep] @ ((vectors[:, keep].mT @ right) / values[keep])
+    left = (wanted - matrix @ mix).norm() / (rotated[0].square().sum() + rotated[1].square().sum()).sqrt()
+    a, b = mix.split([x.shape[2] ** 2, p.shape[2] ** 2])
+    units = problem.units
+    inside, outside = a.reshape([x.shape[2]] * 2), b.reshape([p.shape[2]] * 2)
+    sizes = units.channels if len(units.channels) else torch.ones(x.shape[2], dtype=torch.float64)
+    out = units.outputs if len(units.outputs) else torch.ones(p.shape[2], dtype=torch.float64)
+    inside, outside = (m * s[:, None] / s for m, s in ((inside, sizes), (outside, out)))
+    return inside, outside, max(int((~keep).sum()) - 1, 0), float(left)
+
+
+def _mix(field: Tensor, i: int, j: int) -> Tensor:
+    """Fields `(B, K, C, *S)` with channel j in the place of channel i, and nothing else."""
+    out = torch.zeros_like(field)
+    out[:, :, i] = field[:, :, j]
+    return out
+
+
+def _to_whole_weights(matrix: Tensor) -> Weights | None:
+    """The nearest generator of a representation of rotations; `None` where weights are not whole, or channels grow."""
+    trace = matrix.diagonal().mean()  # what every linear map has on both sides
+    values, vectors = torch.linalg.eig(matrix - trace * torch.eye(len(matrix), dtype=matrix.dtype))
+    whole = values.imag.round()
+    if float((values - 1j * whole).abs().max()) > _WHOLE or float(torch.linalg.cond(vectors)) > 1e3:
+        return Weights(torch.zeros_like(matrix)) if float(values.abs().max()) < _WHOLE else None
+    return Weights((vectors @ torch.diag(1j * whole.to(values.dtype)) @ torch.linalg.inv(vectors)).real)

@@ -1,0 +1,67 @@
+"""How channels mix under rotations is found."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+import atlasd as ad
+from atlasd.discovery.representations import Weights
+from atlasd.errors import InputError
+from atlasd.runtime.random import stream
+
+ATLAS = ad.Atlas.at([(15, 15)], in_radius=13, out_radius=5)
+
+
+def fields(samples, channels, seed=0):
+    p = torch.arange(-7.0, 8.0)
+    bell = torch.exp(-(p[:, None] ** 2 + p[None] ** 2) / 12.5)
+    noise = torch.randn(samples * channels, 1, 45, 45, generator=stream(seed, "fields"))
+    return functional.conv2d(noise, bell[None, None] / bell.sum() * 5).reshape(samples, channels, 31, 31)
+
+
+def slope(field, axis):
+    return torch.gradient(field, dim=axis)[0]
+
+
+def vorticity(x):
+    return (slope(x[:, 1], -2) - slope(x[:, 0], -1))[:, None]
+
+
+def advection(x):
+    return (x[:, 1] * slope(x[:, 0], -2) + x[:, 2] * slope(x[:, 0], -1))[:, None]
+
+
+def preferred(x):
+    return vorticity(x) + 2 * slope(slope(x[:, 0], -2), -2)[:, None] + slope(slope(x[:, 1], -2), -1)[:, None]
+
+
+def test_names():
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    both = Weights(torch.block_diag(turn, torch.zeros(1, 1), 2 * turn))
+    assert both.values == (0, 1, 2) and both.name == "scalar + vector + symmetric tensor without trace"
+    torch.testing.assert_close(Weights(turn)(torch.matrix_exp(0.7 * turn)), torch.matrix_exp(0.7 * turn))
+
+
+@pytest.mark.slow
+def test_winds_without_names():
+    x = fields(24, 2)
+    found = ad.discover_representation(x, function=vorticity, atlas=ATLAS)
+    assert found.symmetries.group.name == "SO(2)"
+    assert found.inputs.name == "vector" and found.outputs.name == "scalar"
+
+
+@pytest.mark.slow
+def test_temperature_and_winds():
+    found = ad.discover_representation(fields(24, 3), function=advection, atlas=ATLAS)
+    assert found.inputs.name == "scalar + vector" and found.symmetries.verdict.symmetric
+
+
+@pytest.mark.slow
+def test_a_preferred_axis():
+    found = ad.discover_representation(fields(24, 2), function=preferred, atlas=ATLAS)
+    assert found.inputs is None and not found.symmetries.verdict.symmetric
+
+
+def test_bad_input():
+    with pytest.raises(InputError, match="must be fields"):
+        ad.discover_representation(torch.randn(30, 2), torch.randn(30))
