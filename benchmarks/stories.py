@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -331,9 +332,10 @@ def tell(name, seed, control, directory, more):
     arguments = [*story.make(path, rng, control), *story.options, *more]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", "atlasd", "discover", *arguments, "--seed", str(seed), "--json"]
-    started = time.monotonic()
+    started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, cwd=directory, env=environment)
-    seconds = time.monotonic() - started
+    seconds, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     if done.returncode:
         print(f"{path.name:28} status {done.returncode}, {seconds:.0f} s: {done.stderr.strip().splitlines()[-1][:150]}")
         return
@@ -347,7 +349,8 @@ def tell(name, seed, control, directory, more):
     stages = " ".join(f"{k} {v:.0f}" for k, v in result["seconds"].items() if v >= 1)
     print(
         f"{path.name:28} {word:6} {answer[:24]:24} {degrees:5.1f} deg {seconds:5.0f} s of {story.seconds:3.0f} "
-        f"(said {seconds_of(done.stderr):.0f})  skill {result['predictor']['skill'] or 0:.3f} "
+        f"(said {seconds_of(done.stderr):.0f}, "
+        f"processor {processor:.0f})  skill {result['predictor']['skill'] or 0:.3f} "
         f"{result['predictor']['kind'][:34]}; {stages}\n    {verdict['reason'][:400]}",
         flush=True,
     )

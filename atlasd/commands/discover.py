@@ -54,6 +54,10 @@ def discover(
     ] = "auto",
     duplicates: Annotated[str, typer.Option(metavar="WHAT", help="refuse many copies, or drop them.")] = "refuse",
     samples: Annotated[int, typer.Option(help="Most samples used; 0 for 1000 fields or 30000 vectors.")] = 0,
+    budget: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Begin nothing new after this time, such as 90s or 2min."),
+    ] = "",
     tolerance: Tolerance = None,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/FILE-seedS]")] = None,
@@ -86,7 +90,7 @@ def discover(
             "file": str(file), "second": str(second or ""), "input": input, "target": target, "tokens": tokens,
             "charts": charts, "in_radius": in_radius, "out_radius": out_radius, "vectors": vectors,
             "targets": targets, "ahead": ahead, "task": task, "nan": nan, "duplicates": duplicates,
-            "samples": samples, **chosen,
+            "samples": samples, "budget": budget, **chosen,
         },
     )  # fmt: skip
     from atlasd.experiments.record import plan_config

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["discover", "discover_cosets", "discover_generators"]
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, is_dataclass, replace
 from typing import Any
@@ -22,7 +22,7 @@ from atlasd.discovery.problem import Problem, pose, prepare
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, without_lost_charts
 from atlasd.discovery.search import Search
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.discovery.targets import Question, Targets, check_targets, questions
+from atlasd.discovery.targets import Question, Targets, at_first_sight, check_targets, questions
 from atlasd.discovery.trial import Clock, Trial, leading, taken
 from atlasd.discovery.verdict import Court
 from atlasd.errors import InputError
@@ -35,6 +35,14 @@ from atlasd.runtime.stages import current_stages, fingerprint
 
 TOLERANCE = 0.2
 """The largest strength of a breaking, as a ratio of amplitudes, that counts as a symmetry."""
+
+
+_APART = 4.0
+"""How much more a question must be broken than the best, as a ratio of squares, to be set aside at first sight."""
+_OPEN = 0.1
+"""A residual at first order, as a ratio of squares, up to which every question stays open."""
+_WORTH_SAYING = 5.0
+"""Seconds of a first search from which on the time left is said."""
 
 
 def discover(
@@ -52,6 +60,7 @@ def discover(
     seed: int = 0,
     executor: Executor | None = None,
     progress: Progress | bool = True,
+    budget: float | None = None,
 ) -> Discovery:
     """Finds the largest matrix group that a map commutes with, chart by chart, and says how sure that is.
 
@@ -72,6 +81,8 @@ def discover(
         seed: Seed of every random stream.
         executor: Where work may run in parallel; in this process by default.
         progress: Whether to show progress, or a progress display.
+        budget: Seconds after which no further question is asked and no discrete part is looked for; what was left out
+            is said. `None` for no limit.
 
     Returns:
         The group, the verdict on each generator and coset, and what every chart says.
@@ -97,7 +108,7 @@ def discover(
     with working(executor):
         return _discover(
             x, y, function=function, atlas=atlas, action=action, rho_out=rho_out, predictor=predictor, search=search,
-            cosets=discrete, tolerance=float(tolerance), seed=seed, shown=shown,
+            cosets=discrete, tolerance=float(tolerance), seed=seed, shown=shown, budget=budget,
         )  # fmt: skip
 
 
@@ -134,8 +145,9 @@ def _attempt(
     tolerance: float,
     seed: int,
     shown: Progress,
+    budget: float | None = None,
 ) -> Discovery:
-    clock = Clock()
+    clock = Clock(budget)
     search = SpectralSearch() if search is None else search
     action = _with_targets(x, action, rho_out)
     stages = current_stages()
@@ -145,10 +157,19 @@ def _attempt(
     )
     clock("predictor")
     learned = LearnedMap(problem) if problem.common is None else None
-    trials = []
-    for question in questions(problem, action, rho_out) or [Question("given", problem.action, "")]:
-        posed = problem if not question.words else pose(problem, question.action)
-        trials.append(Trial(question, posed, search, tolerance, seed, shown, clock))
+    asked = questions(problem, action, rho_out) or [Question("given", problem.action, "")]
+    posed = [problem if not q.words else pose(problem, q.action) for q in asked]
+    order, aside = _promising(problem, posed)
+    skipped = [(asked[i], why) for i, why in aside.items()]
+    trials: list[Trial] = []
+    for place, i in enumerate(order):
+        if trials and clock.over:
+            skipped += [(asked[j], "the budget of time was used up") for j in order[place:]]
+            break
+        trials.append(Trial(asked[i], posed[i], search, tolerance, seed, shown, clock))
+        left = clock.seconds["search"] + clock.seconds["verdict"]
+        if place == 0 and left > _WORTH_SAYING:
+            shown.say(f"about {left * (len(order) - 0.7):.0f} s left")
     if len(trials) > 1:
         shown.say("; ".join(f"targets as {t.question.words}: {t.brief}" for t in trials))
     chosen = leading(trials)
@@ -161,7 +182,7 @@ def _attempt(
     clock("frames")
     for stage, seconds in clock.seconds.items():
         LOG.info("%s: %.1f s", stage, seconds)
-    notes = [*_notes(problem, best), *taken(best, trials)]
+    notes = [*_notes(problem, best), *taken(best, trials, skipped)]
     return Discovery(
         group=group,
         verdict=words(group, generators, best.elements, unfelt=found.unfelt, tolerance=tolerance, notes=notes),
@@ -182,6 +203,20 @@ def _attempt(
         proposed=problem.units.to_raw(found.basis),
         frames=frames,
     )
+
+
+def _promising(problem: Problem, posed: Sequence[Problem]) -> tuple[list[int], dict[int, str]]:
+    """Questions in the order in which they are asked, and those that are set aside at first sight, with the reason.
+
+    On fields each costs a search: those for which even the least broken generator is broken far more, at first order,
+    than for the best are not pursued.
+    """
+    if len(posed) == 1 or not problem.is_field:
+        return list(range(len(posed))), {}
+    least = [at_first_sight(p) for p in posed]
+    limit = max(_APART * min(least), _OPEN)
+    aside = {i: f"at first order broken by {v**0.5:.0%}" for i, v in enumerate(least) if v > limit}
+    return [i for i in range(len(posed)) if i not in aside], aside
 
 
 def _with_targets(x: Any, action: Action | None, rho_out: Targets) -> Action | None:

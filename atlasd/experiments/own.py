@@ -4,7 +4,9 @@ from __future__ import annotations
 
 __all__ = ["CONFIG", "OwnConfig", "run"]
 
+import re
 import shlex
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -52,6 +54,7 @@ class OwnConfig(Config):
     duplicates: Literal["refuse", "drop"] = option("refuse", "refuse many copies, or leave them out")
     samples: int = option(0, "most samples used; 0 for 1000 fields or 30000 vectors", least=0)
     tolerance: float = tolerance_option()
+    budget: str = option("", "time after which nothing new is begun, such as 90s or 2min; none if empty")
 
     def words(self, name: str, seed: int) -> list[str]:
         """The same as options of `atlasd discover`."""
@@ -76,9 +79,12 @@ def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
 
 def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Reads and checks the data, says what was understood and how long it may take, and asks for the symmetry."""
+    started = time.monotonic()
     data, choice = choose_own(config, files)
     sphere = config.charts.startswith("sphere")
     action, data, pairs = _action(data, config.vectors, sphere, config.targets)
+    if config.budget:
+        parse_time(config.budget)
     placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs)
     for line in _summary(config, data, choice, files, placement, action):
         if line.startswith(("guessed:", "note:")):
@@ -94,6 +100,7 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
             action=action,
             rho_out=_asked(config.targets, data, action),
             tolerance=config.tolerance,
+            budget=None if not config.budget else max(parse_time(config.budget) - (time.monotonic() - started), 1.0),
             seed=seed,
             progress=progress,
         )
@@ -221,6 +228,19 @@ def _summary(
         estimate += f", or {_time(30 + 4 * placement.seconds)} if the map is not linear"
     lines.append(f"tolerance: {config.tolerance:g}; estimated time: {estimate}")
     return lines
+
+
+def parse_time(text: str) -> float:
+    """Seconds of a text such as 90, 90s, 2min or 1h.
+
+    Example:
+        >>> parse_time("2min"), parse_time("90")
+        (120.0, 90.0)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|m|min|h)?\s*", text)
+    if match is None or float(match[1]) <= 0:
+        raise InputError(f"--budget must be a time such as 90s or 2min, got {text!r}.")
+    return float(match[1]) * {"h": 3600.0, "m": 60.0, "min": 60.0}.get(match[2] or "s", 1.0)
 
 
 def _shown(variables: Any) -> str:
