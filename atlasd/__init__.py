@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from atlasd.discovery.discover import discover_cosets as discover_cosets
     from atlasd.discovery.discover import discover_generators as discover_generators
     from atlasd.discovery.estimator import SymmetryDiscovery as SymmetryDiscovery
+    from atlasd.discovery.flow import FlowDiscovery as FlowDiscovery
+    from atlasd.discovery.flow import discover_flow as discover_flow
     from atlasd.discovery.gradient import GradientSearch as GradientSearch
     from atlasd.discovery.locality import survey_charts as survey_charts
     from atlasd.discovery.residual import equivariance_error as equivariance_error
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
     from atlasd.discovery.spectral import SpectralSearch as SpectralSearch
     from atlasd.geometry.actions import GridAction as GridAction
     from atlasd.geometry.actions import VectorAction as VectorAction
+    from atlasd.geometry.affine import AffineAction as AffineAction
     from atlasd.geometry.atlas import Atlas as Atlas
     from atlasd.geometry.charts import PlaneChart as PlaneChart
     from atlasd.geometry.charts import WholeChart as WholeChart
+    from atlasd.geometry.polynomial import PolynomialAction as PolynomialAction
     from atlasd.geometry.sphere import SphereChart as SphereChart
     from atlasd.nn.auditing import Audit as Audit
     from atlasd.nn.auditing import audit as audit
@@ -43,12 +47,14 @@ __version__ = "0.1.0"
 
 # Loaded on first use: `atlasd --help` must not wait for torch.
 _HOMES = {
+    "AffineAction": "geometry.affine",
     "Atlas": "geometry.atlas",
     "Audit": "nn.auditing",
     "ConvPredictor": "prediction.neural",
     "CosetSearch": "discovery.cosets",
     "DeepSetsPredictor": "prediction.moments",
     "Discovery": "discovery.result",
+    "FlowDiscovery": "discovery.flow",
     "GradientSearch": "discovery.gradient",
     "GridAction": "geometry.actions",
     "Group": "algebra.group",
@@ -56,6 +62,7 @@ _HOMES = {
     "MLPPredictor": "prediction.neural",
     "MomentPredictor": "prediction.moments",
     "PlaneChart": "geometry.charts",
+    "PolynomialAction": "geometry.polynomial",
     "SpectralSearch": "discovery.spectral",
     "SphereChart": "geometry.sphere",
     "StencilPredictor": "prediction.stencil",
@@ -66,6 +73,7 @@ _HOMES = {
     "audit": "nn.auditing",
     "discover": "discovery.discover",
     "discover_cosets": "discovery.discover",
+    "discover_flow": "discovery.flow",
     "discover_generators": "discovery.discover",
     "equivariance_error": "discovery.residual",
     "fit_predictor": "prediction.fit",

@@ -37,7 +37,7 @@ def close(frame: Tensor, iterations: int) -> Tensor:
         Orthonormal generators of the span reached, with shape `(k, n, n)`.
     """
     k, n, _ = frame.shape
-    if k < 2 or k == n * n:
+    if k < 2 or k >= n * n - n * int((frame == 0).all(dim=-1).all(dim=0).sum()):
         return frame
     best, best_error = frame, torch.inf
     stalled = 0
@@ -63,7 +63,10 @@ def _linearise(frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     r"""The closure error, its Jacobian in coordinates of the complement, and the complement's rows."""
     k, n, _ = frame.shape
     rows = frame.flatten(1)
-    normal = torch.linalg.qr(rows.mT, mode="complete").Q.mT[k:]  # (n * n - k, n * n)
+    # Affine maps stay affine: a row that vanishes in all generators does so in what they are moved by.
+    empty = (frame == 0).all(dim=-1).all(dim=0).repeat_interleave(n)
+    spanned = torch.cat([rows.mT, torch.eye(n * n, dtype=frame.dtype, device=frame.device)[:, empty]], dim=1)
+    normal = torch.linalg.qr(spanned, mode="complete").Q.mT[spanned.shape[1] :]  # (n * n - k - empty, n * n)
     first, second = torch.triu_indices(k, k, 1)
     brackets = commutator(frame[first], frame[second]).flatten(1)
     outside = brackets @ normal.mT  # (pairs, n * n - k)

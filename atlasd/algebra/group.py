@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from atlasd.algebra.identify import Identification
 
 
-@storable("algebra", "cosets", "tolerance", "correction", "dropped")
+@storable("algebra", "cosets", "tolerance", "correction", "dropped", "affine")
 @dataclass(frozen=True, eq=False, init=False)
 class Group:
     r"""The matrices :math:`C_i \exp(A_1) \exp(A_2) \cdots` with A in an algebra and C a list of cosets.
@@ -36,6 +36,7 @@ class Group:
         tolerance: Largest residual at which a matrix counts as a member, to bear noise.
         correction: Largest relative change that :meth:`close` made to a candidate.
         dropped: How many candidates :meth:`close` left out.
+        affine: Whether the matrices are homogeneous, with a translation in the last column; this decides the name.
 
     Example:
         >>> from atlasd.algebra.known_algebras import so
@@ -54,6 +55,7 @@ class Group:
     tolerance: float
     correction: float
     dropped: int
+    affine: bool
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class Group:
         tolerance: float = TOLERANCE,
         correction: float = 0.0,
         dropped: int = 0,
+        affine: bool = False,
     ) -> None:
         algebra = algebra if isinstance(algebra, LieAlgebra) else LieAlgebra(algebra)
         n = algebra.size
@@ -74,7 +77,13 @@ class Group:
             )
         if not bool(torch.isfinite(given).all()) or not bool((torch.linalg.matrix_rank(given) == n).all()):
             raise InputError("`cosets` must be invertible, got a singular matrix; leave it out.")
-        fields = {"algebra": algebra, "tolerance": tolerance, "correction": correction, "dropped": dropped}
+        fields = {
+            "algebra": algebra,
+            "tolerance": tolerance,
+            "correction": correction,
+            "dropped": dropped,
+            "affine": affine,
+        }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         if not bool(self.membership.residuals(given[0]) <= tolerance):
@@ -217,7 +226,7 @@ class Group:
         c = self._matrix(c, "c")
         inverse = torch.linalg.inv(c)
         algebra = LieAlgebra(c @ self.algebra.basis.double() @ inverse)
-        other = Group(algebra, c @ self.cosets @ inverse, tolerance=self.tolerance)
+        other = Group(algebra, c @ self.cosets @ inverse, tolerance=self.tolerance, affine=self.affine)
         object.__setattr__(other, "correction", self.correction)
         object.__setattr__(other, "dropped", self.dropped)
         # A basis change does not change the name, and may make it hard to see.

@@ -148,8 +148,11 @@ def identify(value: Any, noise: float = 0.03) -> Identification:
     if not 0 < noise < 0.3:
         raise InputError(f"`noise` must lie between 0 and 0.3, got {noise}; 0.03 means 3 per cent.")
     if hasattr(value, "algebra"):
+        from atlasd.algebra.affine import identify_affine
         from atlasd.algebra.components import identify_group
 
+        if value.affine:
+            return identify_affine(value, noise)
         return identify_group(value, identify(value.algebra, noise))
     if not isinstance(value, LieAlgebra):
         raise InputError(

@@ -70,7 +70,11 @@ def compare(
         sys.stdout.write((directory / "compare.json").read_text())
         return
     screen = console()
-    screen.print(row_table(table.methods))
+    if table.methods:
+        screen.print(row_table(table.methods))
+    if table.published:
+        typer.echo("each with the predictors and settings of its own paper:")
+        screen.print(row_table(table.published))
     if table.memory:
         screen.print(row_table(table.memory))
     typer.echo(f"negative control: {contest.control}")

@@ -58,6 +58,9 @@ def discover(
         str,
         typer.Option(metavar="TIME", help="Begin nothing new after this time, such as 90s or 2min."),
     ] = "",
+    flow: Annotated[
+        bool, typer.Option("--flow", help="The data are states; the target is their velocity, or else the next row.")
+    ] = False,
     tolerance: Tolerance = None,
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/FILE-seedS]")] = None,
@@ -79,6 +82,7 @@ def discover(
       atlasd discover x.npy y.npy --charts '64,19;86,19' --in-radius 14
       atlasd discover wind.nc --input u10,v10 --target pressure --nan mask
       atlasd discover events.csv --tokens 'E1,px1,py1,pz1;E2,px2,py2,pz2' --target M
+      atlasd discover states.csv --flow
     """
     from atlasd.experiments import OWN
     from atlasd.experiments.config import configure
@@ -90,7 +94,7 @@ def discover(
             "file": str(file), "second": str(second or ""), "input": input, "target": target, "tokens": tokens,
             "charts": charts, "in_radius": in_radius, "out_radius": out_radius, "vectors": vectors,
             "targets": targets, "ahead": ahead, "task": task, "nan": nan, "duplicates": duplicates,
-            "samples": samples, "budget": budget, **chosen,
+            "samples": samples, "flow": flow, "budget": budget, **chosen,
         },
     )  # fmt: skip
     from atlasd.experiments.record import plan_config

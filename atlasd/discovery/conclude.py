@@ -14,10 +14,11 @@ from torch import Tensor
 from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.cosets import CosetSearch, Proposed
+from atlasd.discovery.decide import APART, Finding, approximate, exact_class
 from atlasd.discovery.result import Direction, Verdict
 from atlasd.discovery.search import Found
-from atlasd.discovery.verdict import APART, Court, Finding, approximate, exact_class
+from atlasd.discovery.verdict import Court
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
@@ -118,8 +119,8 @@ def in_standard_form(court: Court, basis: Tensor) -> Tensor:
     """Generators that read best in raw units, spanning the same algebra, in standard units."""
     if not len(basis):
         return basis
-    units = court.problem.units
-    return units.to_standard(standard_form(units.to_raw(basis)))
+    units, tidy = court.problem.units, court.problem.ambient.tidy_generators
+    return tidy(units.to_standard(standard_form(tidy(units.to_raw(basis)))))
 
 
 def closed(basis: Tensor) -> Tensor | None:
@@ -136,11 +137,18 @@ def closed(basis: Tensor) -> Tensor | None:
 
 
 def settle_cosets(
-    court: Court, algebra: LieAlgebra, search: CosetSearch, felt: Tensor | None, *, seed: int, progress: Progress
+    court: Court,
+    algebra: LieAlgebra,
+    search: CosetSearch | Proposed,
+    felt: Tensor | None,
+    *,
+    seed: int,
+    progress: Progress,
 ) -> Settled:
     """Candidates for components, judged like generators, then closed to a group whose products are judged, too."""
     identity = torch.eye(court.problem.size, dtype=torch.float64)[None]
     candidates = search.find(court.problem, algebra, felt=felt, seed=seed, progress=progress).matrices[1:]
+    candidates = court.best_covered(candidates, algebra.basis)
     findings = court.elements(candidates)
     order = sorted(range(len(findings)), key=lambda i: _rank(findings[i]))
     passed = [i for i in order if findings[i].passed]
@@ -153,7 +161,8 @@ def settle_cosets(
         return torch.tensor([f.passed for f in court.elements(elements)], dtype=torch.bool)
 
     group = Group.close(algebra, torch.cat([identity, good]), accept=accept)
-    return Settled(group.cosets, court.elements(group.cosets[1:]), dropped)
+    cosets = court.problem.ambient.tidy_elements(group.cosets)
+    return Settled(cosets, court.elements(cosets[1:]), dropped)
 
 
 def exact_first(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["descend_starts", "draw_starts"]
+__all__ = ["descend_starts", "draw_starts", "start_losses"]
 
 import math
 
@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.coset_normalizer import unit_determinant
-from atlasd.discovery.problem import Problem
-from atlasd.discovery.residual import sides
+from atlasd.discovery.objective import Objective
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Progress
 
@@ -45,42 +44,43 @@ def draw_starts(count: int, n: int, generator: torch.Generator, initial: Tensor 
 
 
 def descend_starts(
-    problem: Problem,
+    objective: Objective,
     starts: Tensor,
+    index: Tensor,
     *,
     normalize: bool,
     steps: int,
     batch: int,
     learning_rate: float,
-    samples: int,
+    anneal: bool,
     generator: torch.Generator,
     progress: Progress,
 ) -> tuple[Tensor, tuple[float, ...]]:
-    """Improves each start on its own by Adam on the mean absolute equivariance error.
+    """Improves each start on its own by Adam on its equivariance error.
 
     Arguments:
-        problem: Map, action and data.
-        starts: Matrices, with shape `(M, n, n)`.
+        objective: The error, and with it the maps and the data.
+        starts: Matrices, with shape `(M, n, n)`, in the units of the objective.
+        index: Samples to look at.
         normalize: Scales every matrix to |det| = 1 before it acts, and in what is returned.
         steps: Batches.
         batch: Samples in a batch.
-        learning_rate: Of Adam at the start; it falls along a cosine.
-        samples: The most samples looked at.
+        learning_rate: Of Adam at the start.
+        anneal: Lets the rate fall along a cosine.
         generator: The source of randomness.
-        progress: Who is told how far it is.
+        progress: Progress display.
 
     Returns:
-        The matrices `(M, n, n)`, and the mean error of the better half at each step.
+        The matrices `(M, n, n)` without those that became singular, and the mean error of the better half at each step.
     """
     c = starts.clone().requires_grad_()
     optimizer = torch.optim.Adam([c], lr=learning_rate)
-    index = problem.search[:samples]
-    weights = torch.full((problem.charts,), 1 / problem.charts, dtype=torch.float64)
     curve = []
     for step in progress.track(range(steps), "coset descent", total=steps):
-        optimizer.param_groups[0]["lr"] = learning_rate * 0.5 * (1 + math.cos(math.pi * step / steps))
+        if anneal:
+            optimizer.param_groups[0]["lr"] = learning_rate * 0.5 * (1 + math.cos(math.pi * step / steps))
         part = index[torch.randint(len(index), (batch,), generator=generator)]
-        losses = _losses(problem, problem.patches(part), unit_determinant(c) if normalize else c, weights)
+        losses = start_losses(objective, unit_determinant(c) if normalize else c, part)
         optimizer.zero_grad()
         losses.sum().backward()  # type: ignore[no-untyped-call]
         # A matrix on its way through a singular one must not spoil its own averages for good.
@@ -94,21 +94,13 @@ def descend_starts(
     return (unit_determinant(found) if normalize else found), tuple(curve)
 
 
-def _losses(problem: Problem, x: Tensor, g: Tensor, weights: Tensor) -> Tensor:
-    """Mean absolute errors of inputs `(B, K, *in)` under matrices `(M, n, n)`, with shape `(M,)`."""
+def start_losses(objective: Objective, g: Tensor, index: Tensor) -> Tensor:
+    """Mean errors of some samples under matrices `(M, n, n)`, with shape `(M,)`."""
+    problem = objective.problem
+    x = problem.inputs(index)
     m, b, charts = len(g), len(x), x.shape[1]
     with torch.no_grad():
         y = problem.outputs(x)
     x, y = x.expand(m, *x.shape).flatten(0, 1), y.expand(m, *y.shape).flatten(0, 1)
     many = g[:, None, None].expand(m, b, charts, *g.shape[1:]).flatten(0, 1)  # (M B, K, n, n)
-    if not problem.is_field:
-        many = many.to(x.dtype)
-    left, right = sides(problem.outputs, problem.action, x, y, many)
-    miss = (left - right).abs()
-    if problem.is_field:
-        d = problem.size
-        mask = problem.window(tuple(y.shape[-d:]), many, tuple(x.shape[-d:])).to(miss.dtype)
-        each = (miss.mean(2) * mask).flatten(2).sum(-1) / mask.flatten(2).sum(-1).clamp_min(1.0)
-    else:
-        each = miss.flatten(2).mean(-1) if miss.ndim > 2 else miss
-    return (each.double() * weights).sum(1).unflatten(0, (m, b)).mean(1)
+    return objective(problem.outputs, x, y, many).unflatten(0, (m, b)).mean(1)

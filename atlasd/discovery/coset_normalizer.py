@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 __all__ = [
+    "damped_steps",
     "is_rigid",
     "normalize_starts",
     "pull_to_normalizer",
-    "random_starts",
     "reduce_in_coset",
     "unit_determinant",
 ]
@@ -14,34 +14,18 @@ __all__ = [
 import torch
 from torch import Tensor
 
+from atlasd.algebra.ambient import Ambient
 from atlasd.algebra.lie import LieAlgebra
 
 
 def unit_determinant(c: Tensor) -> Tensor:
     """Matrices `(*, n, n)` scaled to :math:`|det| = 1`; singular ones become infinite or NaN."""
-    return c / torch.linalg.det(c).abs()[..., None, None] ** (1 / c.shape[-1])
+    return Ambient(c.shape[-1]).unit_determinant(c)
 
 
-def random_starts(count: int, n: int, generator: torch.Generator) -> Tensor:
-    """Random matrices with determinant 1 or -1, every second one orthogonal, `(count, n, n)`."""
-    starts = _gaussian(count, n, generator)
-    u, _, v = torch.linalg.svd(starts[::2])
-    starts[::2] = u @ v
-    return starts
-
-
-def _gaussian(count: int, n: int, generator: torch.Generator) -> Tensor:
-    """Gaussian matrices scaled to |det| = 1; nearly singular ones are drawn again."""
-    drawn = torch.randn(count, n, n, generator=generator, dtype=torch.float64)
-    while bool((bad := torch.linalg.det(drawn).abs() < 1e-3).any()):
-        drawn[bad] = torch.randn(int(bad.sum()), n, n, generator=generator, dtype=torch.float64)
-    return unit_determinant(drawn)
-
-
-def _bracket_moves(algebra: LieAlgebra) -> Tensor:
-    """:math:`[E_a, B_i]` for all unit matrices E, `(n * n, k, n, n)`."""
-    n = algebra.size
-    units = torch.eye(n * n, dtype=torch.float64).view(-1, 1, n, n)
+def _bracket_moves(algebra: LieAlgebra, ambient: Ambient) -> Tensor:
+    """:math:`[E_a, B_i]` for all directions E, `(m, k, n, n)`."""
+    units = ambient.directions[:, None]
     return units @ algebra.frame() - algebra.frame() @ units
 
 
@@ -51,19 +35,20 @@ def _outside(algebra: LieAlgebra, matrices: Tensor) -> Tensor:
     return flat - (flat @ frame.mT) @ frame
 
 
-def is_rigid(algebra: LieAlgebra, tolerance: float = 0.1) -> bool:
+def is_rigid(algebra: LieAlgebra, ambient: Ambient | None = None, tolerance: float = 0.1) -> bool:
     """Whether the normaliser of an algebra exceeds its group and the scalings by isolated elements only."""
-    n, frame = algebra.size, algebra.frame()
+    ambient, frame = ambient or Ambient(algebra.size), algebra.frame()
     if not len(frame):
         return False
-    slopes = _outside(algebra, _bracket_moves(algebra)).flatten(1)  # (n * n, k n n)
-    free = int((torch.linalg.svdvals(slopes) < tolerance).sum()) + max(0, n * n - min(slopes.shape))
-    one = torch.eye(n, dtype=torch.float64) / n**0.5
-    scales = bool(_outside(algebra, one).norm() < tolerance)
+    slopes = _outside(algebra, _bracket_moves(algebra, ambient)).flatten(1)  # (m, k n n)
+    free = int((torch.linalg.svdvals(slopes) < tolerance).sum()) + max(0, len(slopes) - min(slopes.shape))
+    scales = bool(_outside(algebra, ambient.scaling).norm() < tolerance)
     return free <= len(frame) + (0 if scales else 1)
 
 
-def normalize_starts(algebra: LieAlgebra, starts: Tensor, iterations: int = 40) -> tuple[Tensor, Tensor]:
+def normalize_starts(
+    algebra: LieAlgebra, starts: Tensor, ambient: Ambient | None = None, iterations: int = 40
+) -> tuple[Tensor, Tensor]:
     r"""Moves matrices until :math:`C B_i C^{-1}` lies in the algebra for every generator.
 
     That is :math:`C B_i = \sum_j a_{ij} B_j C` with the automorphism a left free, by Levenberg-Marquardt on
@@ -72,23 +57,24 @@ def normalize_starts(algebra: LieAlgebra, starts: Tensor, iterations: int = 40) 
     Arguments:
         algebra: The algebra found.
         starts: Matrices, with shape `(M, n, n)`.
+        ambient: The group of all matrices that are looked at; all linear maps by default.
         iterations: Most steps.
 
     Returns:
         The matrices, and the share of the generators' size that is left outside, `(M,)`.
     """
-    c, frame = starts.clone(), algebra.frame()
+    c, frame, ambient = starts.clone(), algebra.frame(), ambient or Ambient(algebra.size)
     if not len(frame):
         return c, torch.zeros(len(c), dtype=torch.float64)
-    moves = _bracket_moves(algebra)
+    moves = _bracket_moves(algebra, ambient)
     damping = torch.full((len(c),), 1e-2, dtype=torch.float64)
     residual = _conjugated(algebra, c, frame)
     cost = residual.square().mean(1)
     for _ in range(iterations):
         inverse = torch.linalg.inv(c)
         slopes = _outside(algebra, c[:, None, None] @ moves @ inverse[:, None, None]).flatten(2)  # (M, p, k n n)
-        step = _solve(slopes @ slopes.mT, (slopes @ residual[..., None])[..., 0], damping)
-        trial = unit_determinant(c @ torch.matrix_exp(step))
+        step = damped_steps(ambient, slopes @ slopes.mT, (slopes @ residual[..., None])[..., 0], damping)
+        trial = ambient.unit_determinant(c @ torch.matrix_exp(step))
         moved = _conjugated(algebra, trial, frame)
         lower = moved.square().mean(1) < cost
         c, residual = (
@@ -106,19 +92,18 @@ def _conjugated(algebra: LieAlgebra, c: Tensor, frame: Tensor) -> Tensor:
     return torch.nan_to_num(_outside(algebra, moved).flatten(1), nan=1e6, posinf=1e6, neginf=-1e6)
 
 
-def _solve(curvature: Tensor, gradient: Tensor, damping: Tensor) -> Tensor:
+def damped_steps(ambient: Ambient, curvature: Tensor, gradient: Tensor, damping: Tensor) -> Tensor:
     """Damped steps `(M, n, n)` that do not change the determinant and stay below size 0.5."""
-    p = gradient.shape[-1]
-    n = round(p**0.5)
     scale = curvature.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(1e-12)
-    ridge = (damping * scale)[:, None, None] * torch.eye(p, dtype=torch.float64)
-    step = -torch.linalg.solve(curvature + ridge, gradient[..., None])[..., 0].unflatten(-1, (n, n))
-    step = step - step.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None] * torch.eye(n, dtype=torch.float64)
+    ridge = (damping * scale)[:, None, None] * torch.eye(gradient.shape[-1], dtype=torch.float64)
+    step = -torch.linalg.solve(curvature + ridge, gradient[..., None])[..., 0]
+    step = ambient.traceless(torch.einsum("ma,aij->mij", step, ambient.directions))
     return step * (0.5 / torch.linalg.matrix_norm(step).clamp_min(0.5))[:, None, None]
 
 
-def reduce_in_coset(algebra: LieAlgebra, c: Tensor, iterations: int = 30) -> Tensor:
+def reduce_in_coset(algebra: LieAlgebra, c: Tensor, ambient: Ambient | None = None, iterations: int = 30) -> Tensor:
     """The smallest matrices of the cosets of `c`, `(M, n, n)`: large boosts are taken off."""
+    ambient = ambient or Ambient(algebra.size)
     frame = _traceless(algebra.frame())
     if not len(frame):
         return c
@@ -131,7 +116,7 @@ def reduce_in_coset(algebra: LieAlgebra, c: Tensor, iterations: int = 30) -> Ten
         size = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
         ridge = (0.5 * size)[:, None, None] * torch.eye(len(frame), dtype=torch.float64)
         step = -torch.linalg.solve(curvature + ridge, gradient[..., None])[..., 0]
-        c = unit_determinant(c @ torch.matrix_exp(torch.einsum("mk,kij->mij", step, frame)))
+        c = ambient.unit_determinant(c @ torch.matrix_exp(torch.einsum("mk,kij->mij", step, frame)))
     return c
 
 
@@ -146,11 +131,13 @@ def _traceless(frame: Tensor) -> Tensor:
     return torch.einsum("rk,kij->rij", torch.linalg.svd(traces[None], full_matrices=True).Vh[1:], frame)
 
 
-def pull_to_normalizer(algebra: LieAlgebra, c: Tensor, gradient: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
+def pull_to_normalizer(
+    algebra: LieAlgebra, ambient: Ambient, c: Tensor, gradient: Tensor, curvature: Tensor
+) -> tuple[Tensor, Tensor]:
     """Adds to a least-squares model of candidates `(M, n, n)` what draws them to the normaliser of an algebra."""
     if not algebra.dimension:
         return gradient, curvature
     residual = _conjugated(algebra, c, algebra.frame())
-    moves = c[:, None, None] @ _bracket_moves(algebra) @ torch.linalg.inv(c)[:, None, None]
+    moves = c[:, None, None] @ _bracket_moves(algebra, ambient) @ torch.linalg.inv(c)[:, None, None]
     slopes = _outside(algebra, moves).flatten(2)
     return gradient + (slopes @ residual[..., None])[..., 0], curvature + slopes @ slopes.mT

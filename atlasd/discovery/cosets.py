@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-__all__ = ["CosetCandidates", "CosetSearch"]
+__all__ = ["CosetCandidates", "CosetSearch", "Proposed"]
 
-from dataclasses import dataclass, field
-from typing import Literal
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import TOLERANCE, Membership
-from atlasd.discovery.coset_gradient import descend_starts, draw_starts
+from atlasd.discovery.coset_gradient import descend_starts, draw_starts, start_losses
 from atlasd.discovery.coset_normalizer import (
+    damped_steps,
     is_rigid,
     normalize_starts,
     pull_to_normalizer,
-    random_starts,
     reduce_in_coset,
-    unit_determinant,
 )
 from atlasd.discovery.descent import model
+from atlasd.discovery.objective import LOSSES, Charts, Frame, Loss, Objective
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Residual
 from atlasd.errors import InputError
+from atlasd.geometry.resample import Interpolation
+from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 
@@ -35,13 +38,15 @@ _PROMISING = 0.3
 _STEP = 1e-3
 
 
+@storable()
 @dataclass(frozen=True, eq=False)
 class CosetCandidates:
     """What a search for cosets proposes, in standard units; the verdict is given elsewhere.
 
     Arguments:
-        matrices: One representative per component, the identity first, then by residual, `(M, n, n)`.
-        errors: Relative squared residuals, 0 for exact and 1 for chance, `(M,)`.
+        matrices: One representative per component, the identity first, then by residual, `(M, n, n)`. The paper's
+            search proposes what it came to, by its loss, and adds no identity.
+        errors: Relative squared residuals, 0 for exact and 1 for chance, `(M,)`; losses for the paper's search.
         raw: How many matrices were examined.
         curves: Training curves by name.
     """
@@ -68,25 +73,69 @@ class CosetSearch:
         starts: Random matrices that descend; eight times as many are looked at.
         top: The most components that are kept.
         normalize: Scales to |det| = 1 in the gradient method; `False` is the paper's ablation.
-        samples: Samples of vectors looked at; on fields an eighth of it, where each is a whole patch.
-        steps: Batches of the gradient method.
+        samples: Samples of vectors looked at, `None` for all; on fields an eighth of it, where each is a whole patch.
+        steps: Batches of the gradient method, if `epochs` is `None`.
         learning_rate: Of the gradient method.
+        epochs: Passes of the gradient method over its samples.
+        batch: Samples in a batch of the gradient method; by default 64 vectors, or 2 fields.
+        loss: What the gradient method lowers; cross-entropy for classes in the paper.
+        charts: Whether that is the `sum` over charts, as in the paper, or the `mean`.
+        units: Whether matrices and losses are those of `raw` data, as in the paper, or of `standard` units.
+        interpolation: How the gradient method reads fields between their pixels; see `GradientSearch`.
+        anneal: Lets the learning rate fall along a cosine; constant in the paper.
+        held_out: Looks only at samples that the predictor was not fitted to; the paper looks at all.
+        regardless: Proposes the distinct ones among the best `top` matrices by loss, whatever they are, as the paper
+            does; otherwise the identity comes first, and what is far from a symmetry is left out before.
+
+    Example:
+        >>> CosetSearch.published(starts=256, top=128).regardless
+        True
     """
 
     method: Literal["normalizer", "gradient"] = "normalizer"
     starts: int = 64
     top: int = 64
     normalize: bool = True
-    samples: int = 256
+    samples: int | None = 256
     steps: int = 400
     learning_rate: float = 0.03
+    epochs: int | None = None
+    batch: int | None = None
+    loss: Loss = "mae"
+    charts: Charts = "mean"
+    units: Frame = "standard"
+    interpolation: Interpolation = "spline"
+    anneal: bool = True
+    held_out: bool = True
+    regardless: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in ("normalizer", "gradient"):
             raise InputError(f"`method` must be 'normalizer' or 'gradient', got {self.method!r}.")
-        for name in ("starts", "top", "samples", "steps"):
-            if getattr(self, name) < 1:
+        if self.loss not in LOSSES:
+            raise InputError(f"`loss` must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
+        if self.regardless and self.method != "gradient":
+            raise InputError("`regardless` must be left out for method='normalizer'; use CosetSearch.published().")
+        for name in ("starts", "top", "samples", "steps", "epochs", "batch"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise InputError(f"`{name}` must be positive, got {getattr(self, name)}; leave it at its default.")
+
+    @classmethod
+    def published(cls, **changes: Any) -> CosetSearch:
+        """The search as the paper describes it, at its settings for heat.
+
+        K random matrices descend with a constant rate on the sum over charts in the units of the data; of the best q by
+        loss the duplicates are removed. Nothing is filtered or snapped, and the identity has to be found like the
+        others. The verdict is given beside. |det| = 1 is `normalize`.
+
+        Arguments:
+            changes: Settings that differ, such as `starts=64`, `top=16`, `loss="cross_entropy"` for jets.
+        """
+        paper = cls(
+            method="gradient", starts=16, top=8, samples=None, epochs=10, batch=16, learning_rate=1e-3,
+            charts="sum", units="raw", interpolation="bilinear", anneal=False, held_out=False, regardless=True,
+        )  # fmt: skip
+        return replace(paper, **changes)
 
     def find(
         self,
@@ -112,37 +161,72 @@ class CosetSearch:
             raise InputError(f"`algebra` must have matrices of size {problem.size}, got {algebra.size}.")
         progress = progress or Silent()
         generator = stream(seed, "cosets", self.method)
-        residual = Residual(problem, problem.pick(max(12, self.samples // 16) if problem.is_field else self.samples))
+        if self.regardless:
+            return self._published(problem, algebra, generator, progress, initial)
+        most = len(problem.samples) if self.samples is None else self.samples
+        residual = Residual(problem, problem.pick(max(12, most // 16) if problem.is_field else most))
         curves: dict[str, tuple[float, ...]] = {}
         if self.method == "gradient":
             begin = draw_starts(self.starts, problem.size, generator, initial)
-            candidates, curve = descend_starts(
-                problem,
-                begin,
-                normalize=self.normalize,
-                steps=self.steps,
-                batch=2 if problem.is_field else 64,
-                learning_rate=self.learning_rate,
-                samples=self.samples,
-                generator=generator,
-                progress=progress,
-            )
+            candidates, curve, _ = self._descended(problem, begin, generator, progress)
             curves["coset error"] = curve
         else:
             count = self.starts if problem.is_field else 8 * self.starts
-            begin = random_starts(count, problem.size, generator)
-            begin = begin if initial is None else unit_determinant(draw_starts(0, problem.size, generator, initial))
+            ambient = problem.ambient
+            begin = ambient.random(count, generator)
+            if initial is not None:
+                begin = ambient.unit_determinant(draw_starts(0, problem.size, generator, initial))
             candidates = self._normalizing(residual, algebra, begin, progress)
         if felt is not None:
             inside = felt @ felt.mT
             candidates = inside @ candidates @ inside + torch.eye(problem.size, dtype=torch.float64) - inside
         return self._distinct(residual, algebra, candidates, len(begin), curves)
 
+    def _descended(
+        self, problem: Problem, begin: Tensor, generator: torch.Generator, progress: Progress
+    ) -> tuple[Tensor, tuple[float, ...], Tensor]:
+        """Matrices that descended from starts in the units of the search, `(M, n, n)`, in standard units.
+
+        Returns:
+            The matrices, the curve of the better half, and the final losses of all, `(M,)`.
+        """
+        index = problem.search if self.held_out else torch.arange(len(problem.samples))
+        index = index if self.samples is None else index[: self.samples]
+        batch = self.batch or (2 if problem.is_field else 64)
+        steps = self.steps if self.epochs is None else self.epochs * math.ceil(len(index) / batch)
+        kind: dict[str, Any] = {"loss": self.loss, "units": self.units, "charts": self.charts}
+        objective = Objective(problem, interpolation=self.interpolation, **kind)
+        found, curve = descend_starts(
+            objective, begin, index, normalize=self.normalize, steps=steps, batch=batch,
+            learning_rate=self.learning_rate, anneal=self.anneal, generator=generator, progress=progress,
+        )  # fmt: skip
+        with torch.no_grad():
+            # The loss after convergence: on as many samples as tell the candidates apart, batch by batch.
+            some = index[torch.randperm(len(index), generator=generator)[: 16 * batch]]
+            losses = [start_losses(objective, found, part) * len(part) for part in some.split(batch)]
+        return objective.standard(found), curve, torch.stack(losses).sum(0) / len(some)
+
+    def _published(
+        self,
+        problem: Problem,
+        algebra: LieAlgebra,
+        generator: torch.Generator,
+        progress: Progress,
+        initial: Tensor | None,
+    ) -> CosetCandidates:
+        """The best `top` matrices by loss, and of these one for each component."""
+        begin = draw_starts(self.starts, problem.size, generator, initial)
+        candidates, curve, losses = self._descended(problem, begin, generator, progress)
+        order = losses.argsort(stable=True)[: self.top]
+        kept, left = _one_each(Membership(algebra), candidates[order], losses[order], self.top)
+        return CosetCandidates(kept, left, len(begin), {"coset error": curve})
+
     def _normalizing(self, residual: Residual, algebra: LieAlgebra, begin: Tensor, progress: Progress) -> Tensor:
-        starts, outside = normalize_starts(algebra, begin)
-        starts = reduce_in_coset(algebra, starts[outside < 0.05])
+        ambient = residual.problem.ambient
+        starts, outside = normalize_starts(algebra, begin, ambient)
+        starts = reduce_in_coset(algebra, starts[outside < 0.05], ambient)
         starts = starts[torch.linalg.cond(starts) < _CONDITION]
-        if is_rigid(algebra) or not len(starts):
+        if is_rigid(algebra, ambient) or not len(starts):
             return starts
         field = residual.problem.is_field
         few = residual.few(12 if field else 64)
@@ -177,6 +261,23 @@ class CosetSearch:
         return CosetCandidates(kept, left, raw, curves)
 
 
+@dataclass(frozen=True, eq=False)
+class Proposed:
+    """Candidates that were found before, in the place of a search: they are judged as they are.
+
+    Arguments:
+        candidates: From `CosetSearch.find`.
+    """
+
+    candidates: CosetCandidates
+
+    def find(self, problem: Problem, *_: Any, **__: Any) -> CosetCandidates:
+        """The candidates, with the identity before them."""
+        identity = torch.eye(problem.size, dtype=torch.float64)[None]
+        matrices = torch.cat([identity, self.candidates.matrices])
+        return replace(self.candidates, matrices=matrices, errors=torch.cat([torch.zeros(1), self.candidates.errors]))
+
+
 def relative(residual: Residual, elements: Tensor) -> Tensor:
     """Relative squared residuals of elements `(M, n, n)`, `(M,)`; the largest tenth of the samples counts less.
 
@@ -191,9 +292,9 @@ def relative(residual: Residual, elements: Tensor) -> Tensor:
 
 def descend(residual: Residual, c: Tensor, algebra: LieAlgebra, iterations: int) -> Tensor:
     """Lowers the residual of all candidates `(M, n, n)` together by Levenberg-Marquardt, near the normaliser."""
-    n = c.shape[-1]
-    c = unit_determinant(c)
-    moves = torch.eye(n, dtype=torch.float64) + _STEP * torch.eye(n * n, dtype=torch.float64).view(-1, n, n)
+    ambient = residual.problem.ambient
+    c = ambient.unit_determinant(c)
+    moves = torch.eye(c.shape[-1], dtype=torch.float64) + _STEP * ambient.directions
     damping = torch.full((len(c),), 1e-2, dtype=torch.float64)
     cost = relative(residual, c)
     active = torch.ones(len(c), dtype=torch.bool)
@@ -201,15 +302,16 @@ def descend(residual: Residual, c: Tensor, algebra: LieAlgebra, iterations: int)
         if not bool(active.any()):
             break
         now = c[active]
-        near = torch.cat([now[:, None], unit_determinant(now[:, None] @ moves)], dim=1)  # (M, 1 + n^2, n, n)
+        near = torch.cat([now[:, None], ambient.unit_determinant(now[:, None] @ moves)], dim=1)  # (M, 1 + m, n, n)
         here = model(residual, near[:, None], _STEP)
         # Cauchy weights: a jump of the function pulls no more than a smooth residual.
         middle = here.error.flatten(1).median(1).values[:, None, None] * 9 + 1e-18
         weight = 1 / (1 + here.error / middle)
         gradient = (weight[..., None] * here.slope).mean((1, 2)) / 2
         curvature = (weight[..., None, None] * here.curve).mean((1, 2)) / 2
-        gradient, curvature = pull_to_normalizer(algebra, now, gradient, curvature)
-        trial = unit_determinant(now @ torch.matrix_exp(_damped(curvature, gradient, damping[active])))
+        gradient, curvature = pull_to_normalizer(algebra, ambient, now, gradient, curvature)
+        steps = damped_steps(ambient, curvature, gradient, damping[active])
+        trial = ambient.unit_determinant(now @ torch.matrix_exp(steps))
         moved = relative(residual, trial)
         lower = moved < cost[active]
         gained = (cost[active] - moved) > 1e-3 * cost[active]
@@ -220,17 +322,6 @@ def descend(residual: Residual, c: Tensor, algebra: LieAlgebra, iterations: int)
         done = (cost[active] < 1e-24) | (damping[active] > 1e4) | (lower & ~gained & (damping[active] > 10))
         active[active.clone()] = ~done
     return c
-
-
-def _damped(curvature: Tensor, gradient: Tensor, damping: Tensor) -> Tensor:
-    """Damped steps `(M, n, n)` that do not change the determinant and stay below size 0.5."""
-    p = gradient.shape[-1]
-    n = round(p**0.5)
-    scale = curvature.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(1e-12)
-    ridge = (damping * scale)[:, None, None] * torch.eye(p, dtype=torch.float64)
-    step = -torch.linalg.solve(curvature + ridge, gradient[..., None])[..., 0].unflatten(-1, (n, n))
-    step = step - step.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None] * torch.eye(n, dtype=torch.float64)
-    return step * (0.5 / torch.linalg.matrix_norm(step).clamp_min(0.5))[:, None, None]
 
 
 def _one_each(membership: Membership, matrices: Tensor, errors: Tensor, limit: int) -> tuple[Tensor, Tensor]:

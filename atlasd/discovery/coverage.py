@@ -100,7 +100,7 @@ class FieldCoverage:
     radius: float
 
     @classmethod
-    def of(cls, rows: Tensor, explained: float = 0.999) -> FieldCoverage:
+    def of(cls, rows: Tensor, explained: float = 0.9999) -> FieldCoverage:
         """Learns from one half of patches `(B, F)` what the other half looks like."""
         rows = rows.float()[: 2 * _KNOWN]
         half = len(rows) // 2
@@ -124,7 +124,7 @@ class FieldCoverage:
     def __call__(self, rows: Tensor) -> Tensor:
         """Whether each of `(*, F)` does, with shape `(*)`."""
         rest, radius = self._measure(rows)
-        return (rest <= max(self.rest, 1e-3)) & (radius <= self.radius)
+        return (rest <= max(self.rest, 1e-4)) & (radius <= self.radius)
 
 
 def disc_rows(x: Tensor, dimensions: int) -> Tensor:

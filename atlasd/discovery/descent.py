@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.problem import Problem
-from atlasd.discovery.residual import Residual, scaled
+from atlasd.discovery.residual import Residual, known_inputs, scaled
 from atlasd.discovery.search import Found
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -25,6 +25,8 @@ _COARSE, _FINE = (0.6, -math.pi / 2), (0.8, -0.8, math.pi / 2, -math.pi / 2)
 _FAN = 12
 _HOPELESS = 0.3
 """Relative residual beyond which no further generator is looked for."""
+_UNLIKE = 0.02
+"""How much an input that is unlike the data counts, beside one that is like them."""
 _DISTINCT = math.cos(math.radians(25))
 
 
@@ -47,8 +49,15 @@ class Model:
         return (self.error + _FLOOR).log().mean(1) @ weights / weights.sum()
 
 
-def model(residual: Residual, elements: Tensor, step: float = _STEP) -> Model:
-    """Model from residuals of elements `(M, T, 1 + s, n, n)`: the first, and those a step away along s directions."""
+def model(residual: Residual, elements: Tensor, step: float = _STEP, shares: Tensor | None = None) -> Model:
+    """Model from residuals of elements `(M, T, 1 + s, n, n)`: the first, and those a step away along s directions.
+
+    Arguments:
+        residual: Where they come from.
+        elements: The elements.
+        step: How far away.
+        shares: How much each size counts for a sample and chart, `(T, B, K)`; all alike by default.
+    """
     products, level = residual.inner(elements.flatten(0, 1))
     products, level = (z.unflatten(0, elements.shape[:2]) for z in (products, level))  # (M, T, B, K, p, p)
     # A sample that hardly moves is measured against the others, not against its own noise.
@@ -58,7 +67,9 @@ def model(residual: Residual, elements: Tensor, step: float = _STEP) -> Model:
     slope = 2 * cross / step / level[..., None]
     both = products[..., 1:, 1:] - products[..., 1:, :1] - products[..., :1, 1:] + products[..., :1, :1]
     curve = 2 * both / step**2 / level[..., None, None]
-    return Model(error.mean(1), slope.mean(1), curve.mean(1))
+    if shares is None:
+        return Model(error.mean(1), slope.mean(1), curve.mean(1))
+    return Model((error * shares).sum(1), (slope * shares[..., None]).sum(1), (curve * shares[..., None, None]).sum(1))
 
 
 def _elements(a: Tensor, sizes: tuple[float, ...], directions: Tensor | None = None) -> Tensor:
@@ -78,16 +89,25 @@ class FieldSearch:
         starts: Random starts.
         seed: Seed of the starts.
         progress: Progress display.
+        weights: Weights of the charts, `(K,)`, where they are known: 0 for those that are left out.
     """
 
     def __init__(
-        self, problem: Problem, index: Tensor, samples: int, starts: int, seed: int, progress: Progress
+        self,
+        problem: Problem,
+        index: Tensor,
+        samples: int,
+        starts: int,
+        seed: int,
+        progress: Progress,
+        weights: Tensor | None = None,
     ) -> None:
         self.problem, self.starts, self.progress = problem, starts, progress
-        self.fine = Residual(problem, index[:samples])
+        self.fine = Residual(problem, index[:samples], known_inputs(problem))
         self.coarse = self.fine.few(12)
         self.generator = stream(seed, "search", "starts")
-        self.weights = torch.ones(problem.charts, dtype=torch.float64)
+        self.weights = torch.ones(problem.charts, dtype=torch.float64) if weights is None else weights
+        self.given = weights is not None
 
     def find(self, first: tuple[Tensor, Tensor] | None, wanted: int | None) -> Found:
         """Proposes generators.
@@ -116,7 +136,7 @@ class FieldSearch:
             span = _complement(everything, found)
             a, error = self._best(span, hints)
             if not found and self.problem.charts > 1:
-                a, error = self._without_outliers(a, error, span)
+                a, error = (a, error) if self.given else self._without_outliers(a, error, span)
                 own = self._apart(a, span)
             if wanted is None and error > _HOPELESS:
                 break
@@ -161,10 +181,14 @@ class FieldSearch:
         def matrix(coefficients: Tensor) -> Tensor:
             return scaled((coefficients @ frame).reshape(n, n))
 
+        # A map says most about transformed inputs that are like the data.
+        covered = residual.losses(_elements(matrix(c)[None], sizes).flatten(0, 2)).covered + _UNLIKE  # (T, B, K)
+        shares = covered / covered.sum(0)
         damping = 1e-3
         tangent = torch.linalg.svd(c[None])[2][1:]  # the scale of a generator is fixed
         norm = float(torch.linalg.matrix_norm((c @ frame).reshape(n, n), ord=2))
-        here = model(residual, _elements(matrix(c)[None], sizes, (tangent @ frame).reshape(1, -1, n, n) / norm))
+        near = _elements(matrix(c)[None], sizes, (tangent @ frame).reshape(1, -1, n, n) / norm)
+        here = model(residual, near, shares=shares)
         value = float(here.pooled(self.weights)[0])
         for _ in range(iterations if len(span) > 1 else 0):
             level = here.error[0] + _FLOOR
@@ -182,9 +206,8 @@ class FieldSearch:
                 trial = trial / trial.norm()
                 axes = torch.linalg.svd(trial[None])[2][1:]
                 norm = float(torch.linalg.matrix_norm((trial @ frame).reshape(n, n), ord=2))
-                there = model(
-                    residual, _elements(matrix(trial)[None], sizes, (axes @ frame).reshape(1, -1, n, n) / norm)
-                )
+                near = _elements(matrix(trial)[None], sizes, (axes @ frame).reshape(1, -1, n, n) / norm)
+                there = model(residual, near, shares=shares)
                 new = float(there.pooled(self.weights)[0])
                 if new < value:
                     moved = value - new > _ENOUGH

@@ -13,22 +13,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from atlasd.algebra.affine import fixed_point
+from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, promising, words
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
 from atlasd.discovery.film import film
 from atlasd.discovery.learned import LearnedMap
+from atlasd.discovery.lost_charts import without_lost_charts
 from atlasd.discovery.problem import Problem, pose, prepare
-from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, without_lost_charts
+from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
 from atlasd.discovery.search import Search
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.targets import Question, Targets, at_first_sight, check_targets, questions
 from atlasd.discovery.trial import Clock, Trial, leading, taken
+from atlasd.discovery.vector_fields import discover_fields
 from atlasd.discovery.verdict import Court
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
+from atlasd.geometry.polynomial import PolynomialAction
 from atlasd.prediction.predictor import PredictorSpec
+from atlasd.runtime.device import on_device
 from atlasd.runtime.executor import About, TaskFailed, working
 from atlasd.runtime.progress import LOG, Logged, Progress, Silent, Terminal
 from atlasd.runtime.stages import current_stages, fingerprint
@@ -60,6 +66,7 @@ def discover(
     seed: int = 0,
     executor: Executor | None = None,
     progress: Progress | bool = True,
+    device: str | torch.device | None = None,
     budget: float | None = None,
 ) -> Discovery:
     """Finds the largest matrix group that a map commutes with, chart by chart, and says how sure that is.
@@ -81,6 +88,8 @@ def discover(
         seed: Seed of every random stream.
         executor: Where work may run in parallel; in this process by default.
         progress: Whether to show progress, or a progress display.
+        device: Where tensors live and networks are trained, such as `cuda`; by default where torch creates tensors,
+            the CPU unless told otherwise. Not with an executor, whose workers use the CPU.
         budget: Seconds after which no further question is asked and no discrete part is looked for; what was left out
             is said. `None` for no limit.
 
@@ -103,9 +112,19 @@ def discover(
     ):
         if given is not None and (isinstance(given, type | str) or not callable(getattr(given, method, None))):
             raise InputError(f"`{name}` must be an object like {kind}, got {given!r}; leave it out for the default.")
+    if isinstance(action, PolynomialAction):
+        if atlas is not None or search is not None:
+            raise InputError("`atlas` and `search` must be left out for a PolynomialAction.")
+        with working(executor):
+            return discover_fields(
+                x, y, action=action, function=function, predictor=predictor, tolerance=float(tolerance), seed=seed,
+                progress=shown,
+            )  # fmt: skip
     check_targets(rho_out)
     discrete = None if cosets is False else CosetSearch() if cosets is None or cosets is True else cosets
-    with working(executor):
+    with on_device(device) as where, working(executor):
+        if executor is not None and where.type != "cpu":
+            raise InputError(f"`executor` must be left out with device={str(where)!r}: workers use the CPU.")
         return _discover(
             x, y, function=function, atlas=atlas, action=action, rho_out=rho_out, predictor=predictor, search=search,
             cosets=discrete, tolerance=float(tolerance), seed=seed, shown=shown, budget=budget,
@@ -152,6 +171,8 @@ def _attempt(
     action = _with_targets(x, action, rho_out)
     stages = current_stages()
     stages.enter(fingerprint(x, y, seed, atlas, action, predictor, search, cosets, tolerance, check_targets(rho_out)))
+    if getattr(action, "homogeneous", False) and not isinstance(search, SpectralSearch):
+        raise InputError(f"`search` must be a SpectralSearch for an AffineAction, got {type(search).__name__}.")
     problem, fitted = prepare(
         x, y, function=function, atlas=atlas, action=action, predictor=predictor, seed=seed, progress=shown
     )
@@ -177,12 +198,13 @@ def _attempt(
         trial.add_cosets(cosets, clock)
     best = max(chosen, key=lambda t: t.rank)
     problem, generators, found = best.problem, best.generators, best.found
-    group = best.group.conjugate(torch.linalg.inv(problem.units.frame))
+    group, centre = _in_raw_units(problem, generators.matrices, best.elements.matrices)
     frames = film(problem, group, best.court.weights, testable=best.testable)
+    group = Group(LieAlgebra(group.algebra.basis.cpu()), group.cosets.cpu()) if group.algebra.basis.is_cuda else group
     clock("frames")
     for stage, seconds in clock.seconds.items():
         LOG.info("%s: %.1f s", stage, seconds)
-    notes = [*_notes(problem, best), *taken(best, trials, skipped)]
+    notes = [*_notes(problem, best), *taken(best, trials, skipped), *centre, *_somewhere(best.court.weights)]
     return Discovery(
         group=group,
         verdict=words(group, generators, best.elements, unfelt=found.unfelt, tolerance=tolerance, notes=notes),
@@ -200,7 +222,8 @@ def _attempt(
         },
         curves={**{f"predictor {k}": v for k, v in fitted.curves.items()}, **found.curves},
         chart_generators=found.chart_basis,
-        proposed=problem.units.to_raw(found.basis),
+        proposed=problem.units.to_raw(found.basis).cpu(),
+        proposed_cosets=None if best.proposal is None else problem.units.to_raw(best.proposal.matrices).cpu(),
         frames=frames,
     )
 
@@ -217,6 +240,23 @@ def _promising(problem: Problem, posed: Sequence[Problem]) -> tuple[list[int], d
     limit = max(_APART * min(least), _OPEN)
     aside = {i: f"at first order broken by {v**0.5:.0%}" for i, v in enumerate(least) if v > limit}
     return [i for i in range(len(posed)) if i not in aside], aside
+
+
+def _in_raw_units(problem: Problem, generators: Tensor, cosets: Tensor) -> tuple[Group, list[str]]:
+    """The group of generators and cosets in standard units, as it acts on raw data, and where its centre is."""
+    standard = Group(LieAlgebra(generators), cosets, affine=problem.homogeneous)
+    group = standard.conjugate(torch.linalg.inv(problem.units.frame))
+    if not problem.homogeneous:
+        return group, []
+    ambient = problem.ambient
+    basis, elements = ambient.tidy_generators(group.algebra.basis), ambient.tidy_elements(group.cosets)
+    tidied = Group(LieAlgebra(basis), elements, tolerance=group.tolerance, affine=True)
+    tidied.__dict__["identification"] = group.identification
+    point = fixed_point(standard)
+    if point is None:
+        return tidied, []
+    raw = problem.units.raw_inputs(point).tolist()
+    return tidied, [f"the centre is ({', '.join(f'{v:.3g}' for v in raw)})"]
 
 
 def _with_targets(x: Any, action: Action | None, rho_out: Targets) -> Action | None:
@@ -237,13 +277,24 @@ def _notes(problem: Problem, best: Trial) -> list[str]:
     """What a reader should know about the question that was asked."""
     outputs = 0 if problem.classes else len(problem.units.outputs)
     fixed = isinstance(problem.action, VectorAction | GridAction) and problem.action.rho_out is None
-    if best.question.kind == "given" and outputs > 1 and fixed and (problem.is_field or outputs % problem.size == 0):
+    if (
+        best.question.kind == "given"
+        and outputs > 1
+        and fixed
+        and (problem.is_field or outputs % problem.samples.size == 0)
+    ):
         kind = "channels" if problem.is_field else "numbers"
         return [
             f"the {outputs} {kind} of the targets were taken as {outputs} invariants; where they are components of a "
             "vector that transforms with the inputs, pass rho_out='vector'"
         ]
     return []
+
+
+def _somewhere(weights: Tensor) -> list[str]:
+    """Says so where a symmetry is one of some charts only."""
+    held = int((weights > 0).sum())
+    return [] if held == len(weights) else [f"this is said of {held} of {len(weights)} charts; the others stand apart"]
 
 
 def _chart_findings(problem: Problem, generators: Settled, weights: Tensor, skills: Tensor) -> tuple[ChartFinding, ...]:
@@ -259,7 +310,7 @@ def _chart_findings(problem: Problem, generators: Settled, weights: Tensor, skil
     ):
         outlier = weight == 0
         known = f"a breaking of {strength:.0%}" if strength == strength else "another law"
-        reason = f"{known}, where most charts share a symmetry" if outlier else ""
+        reason = f"{known}, where other charts share a symmetry" if outlier else ""
         findings.append(ChartFinding(tuple(chart.locate(shape)), strength, outlier, skill, reason))
     return tuple(findings)
 

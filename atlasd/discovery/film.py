@@ -143,7 +143,7 @@ class _Scene:
         with torch.no_grad():
             y = problem.outputs(x)
         output = int((y - y.mean(0)).double().square().flatten(1).nanmean(0).argmax())
-        axes = _axes(path)
+        axes = _axes(path[:, : x.shape[-1], : x.shape[-1]])
         shown: dict[str, list[Tensor]] = {"input": [], "left": [], "right": []}
         for g in path.to(x.dtype):
             with torch.no_grad():

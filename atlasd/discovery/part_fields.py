@@ -16,10 +16,13 @@ from atlasd.discovery.part import Part, looked_at, null_loss
 from atlasd.discovery.problem import Function
 from atlasd.geometry.actions import GridAction
 from atlasd.geometry.resample import pixel_grid
+from atlasd.prediction.products import Products, explained
 from atlasd.prediction.trivial import centre_crop
 
 _VALUES = 1 << 23
 """Numbers of transformed fields in memory at a time."""
+_NEIGHBOURHOOD = 7
+"""Width in pixels of the neighbourhoods whose products are looked at."""
 
 
 class FieldPart(Part):
@@ -148,7 +151,7 @@ class FieldPart(Part):
         return torch.stack(products), torch.stack(levels)
 
     def recovered(self, g: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
-        """What is seen of what was planted, and its square, `(P, M, 2)`."""
+        """What is seen of what was planted, and its square, on every chart, `(P, M, K, 2)`."""
         x, y, p = self.data
         shape, problem = tuple(p.shape[3:]), self.problem
         rows = []
@@ -169,9 +172,33 @@ class FieldPart(Part):
                 right, right_after = both[0, :, :, y.shape[2] :], problem.action.on_output(element, after)
                 seen = (left_after[0] - right_after) - (left[0] - right)
                 there = self._breaking(truth, element)
-                row.append(torch.stack([(z * there * weight[0]).double().sum() for z in (seen, there)]))
+                sums = [(z * there * weight[0]).double().transpose(0, 1).flatten(1).sum(-1) for z in (seen, there)]
+                row.append(torch.stack(sums, dim=-1))
             rows.append(torch.stack(row))
         return torch.stack(rows)
+
+    def hidden(self, plants: Sequence[Function]) -> Tensor:
+        """What products of neighbouring values tell of the errors of the map, and of plants, `(1 + P, K, 2)`.
+
+        Each by the share of a square: explained, and all.
+        """
+        x, y, p = self.data
+        shape = tuple(p.shape[3:])
+        products = Products.of(x, min(_NEIGHBOURHOOD, *(s - o + 1 for s, o in zip(x.shape[3:], shape, strict=True))))
+        window = self.problem.window(shape).to(p.dtype) > 0.5
+        window[(torch.stack(torch.meshgrid(*map(torch.arange, shape), indexing="ij")) % 2 != 0).any(0)] = False
+
+        def rows(z: Tensor) -> Tensor:
+            return z.flatten(3)[..., window.flatten()]
+
+        features, out = rows(products(x, shape)), []
+        for z in (y - p, *(centre_crop(h(x), shape) for h in plants)):
+            z = rows(z).double()
+            z = z - z.mean((0, 3), keepdim=True)
+            told = explained(features, z)
+            seen = z.square() - (z - told).square()
+            out.append(torch.stack([q.transpose(0, 1).flatten(1).sum(-1) for q in (seen, z.square())], dim=-1))
+        return torch.stack(out)
 
     def _breaking(self, function: Function, element: Tensor) -> Tensor:
         """The residual of another function under one element."""

@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from atlasd.discovery.part import Part, null_loss
 from atlasd.discovery.problem import Function
+from atlasd.runtime.random import stream
 
 _ROWS = 1 << 16
 """Rows of vector data evaluated together."""
@@ -29,13 +31,27 @@ class VectorPart(Part):
             there = action.on_input(many, x.expand(len(part), *x.shape).flatten(0, 1))
             if astray:
                 step = there.unflatten(0, (len(part), -1)) - x
-                there = (x + step.roll(1, dims=1)).flatten(0, 1)
+                there = (x + self._unrelated(step)).flatten(0, 1)
             y = self.predict(there, functions)
             if getattr(action, "rho_out", True) is not None:
                 y = action.on_output(torch.linalg.inv(many.double()).to(y.dtype), y)
             moved.append(there.squeeze(1).unflatten(0, (len(part), -1)))
             back.append(y.flatten(1).double().unflatten(0, (len(part), -1)))
         return torch.cat(moved), torch.cat(back)
+
+    def _unrelated(self, step: Tensor) -> Tensor:
+        """Displacements `(M, B, *in)` as long as given ones that have nothing to do with the samples they displace.
+
+        Each is that of another sample. Of a translation all are alike: what they have in common is turned into a random
+        direction for every sample.
+        """
+        if not self.problem.shifts:
+            return step.roll(1, dims=1)
+        common = step.mean(1, keepdim=True)
+        drawn = torch.randn(step.shape[1:], generator=stream(0, "unrelated"), dtype=torch.float64)
+        drawn = drawn / drawn.flatten(1).norm(dim=1).reshape(-1, *[1] * (drawn.ndim - 1))
+        length = common.flatten(2).norm(dim=2).reshape(-1, *[1] * (step.ndim - 1))
+        return (step - common).roll(1, dims=1) + length * drawn.to(step.dtype)
 
     def losses(self, g: Tensor, astray: bool = False) -> tuple[Tensor, ...]:
         """Fields of `Losses`."""
@@ -89,7 +105,7 @@ class VectorPart(Part):
         return torch.einsum("mpbo,mqbo->mbpq", r, r).unsqueeze(2), level.unsqueeze(-1)
 
     def recovered(self, g: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
-        """What is seen of what was planted, and its square, `(P, M, 2)`."""
+        """What is seen of what was planted, and its square, `(P, M, 1, 2)`."""
         x, _, p = self.data
         base = self._sides(g, self.problem.functions)[1] - p.flatten(1).double()
         rows = []
@@ -98,7 +114,7 @@ class VectorPart(Part):
             truth = [self._added(plant)]
             there = self._sides(g, truth)[1] - truth[0](x).flatten(1).double()
             rows.append(torch.stack([(seen * there).sum((1, 2)), there.square().sum((1, 2))], dim=-1))
-        return torch.stack(rows)
+        return torch.stack(rows).unsqueeze(2)
 
     def _added(self, plant: Any) -> Function:
         """What was added to the targets, as a map of inputs."""
@@ -115,6 +131,9 @@ class VectorPart(Part):
         tokens = x if x.ndim == 4 else x.unsqueeze(2)
         slope = self._gradients(tokens, x.ndim == 4)  # (O, B, P, n)
         v = tokens[:, 0].double()
+        steepness = float(slope.square().sum((0, 2, 3)).mean()) / v.shape[-1]
+        if self.problem.shifts:
+            slope, v = functional.pad(slope, (0, n - v.shape[-1])), action.columns(v)  # type: ignore[attr-defined]
         j = torch.einsum("obpi,bpj->boij", slope, v).flatten(2)  # (B, O, n^2)
         t = torch.stack([action.output_generator(a.to(p.dtype), p)[:, 0] for a in basis], dim=-1).double()
         r = j - t.flatten(1, -2) if t.ndim > 3 else j - t
@@ -124,8 +143,28 @@ class VectorPart(Part):
         both = torch.einsum("obpi,obqk->piqk", slope, slope), torch.einsum("bpj,bql->pjql", v, v)
         pairs = torch.einsum("piqk,pjql->ijkl", *both).reshape(n * n, n * n)
         own = torch.einsum("obpi,obqk,bpj,bql->ijkl", slope, slope, v, v).reshape(n * n, n * n) if count < 200 else 0.0
-        null = (pairs - own) / (count * (count - 1)) + torch.einsum("boa,boc->ac", t, t) / count
+        null = (pairs - own) / (count * (count - 1))
+        if self.problem.shifts:
+            null = self._null_with_shifts(slope, v, steepness)
+        null = null + torch.einsum("boa,boc->ac", t, t) / count
         return residual[None], null[None]
+
+    def _null_with_shifts(self, slope: Tensor, v: Tensor, steepness: float) -> Tensor:
+        """Null level `(n^2, n^2)` of generators that may displace all vectors alike: see `_unrelated`.
+
+        Arguments:
+            slope: Derivatives of all outputs, `(O, B, P, n)`.
+            v: What generators multiply, `(B, P, n)`.
+            steepness: Mean square of the derivative along a random direction, of all tokens together.
+        """
+        n, common = v.shape[-1], v.mean((0, 1))
+        v = v - common
+        both = torch.einsum("obpi,obqk->piqk", slope, slope), torch.einsum("bpj,bql->pjql", v, v)
+        null = torch.einsum("piqk,pjql->ijkl", *both) / len(v) ** 2
+        felt = torch.zeros(n, dtype=torch.float64)
+        felt[: self.problem.samples.size] = steepness
+        null = null + torch.einsum("ik,j,l->ijkl", torch.diag(felt), common, common)
+        return null.reshape(n * n, n * n)
 
     def _gradients(self, tokens: Tensor, is_set: bool) -> Tensor:
         """Derivatives of all outputs, `(O, B, P, n)`; by differences where a function has none."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Problem", "pose", "prepare"]
+__all__ = ["Problem", "pose", "prepare", "prepare_untrained"]
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,18 +13,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from atlasd.algebra.ambient import Ambient
+from atlasd.discovery.commuting import spread_of, testable_share, without_common, without_pointwise
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction, window_radius
+from atlasd.geometry.affine import as_inputs, linear_part
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.resample import pixel_grid
-from atlasd.geometry.stacked import intertwiners
 from atlasd.prediction.crossfit import CrossFit, cross_fit
 from atlasd.prediction.oracle import oracle_predictor
 from atlasd.prediction.plants import draw_plants
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, compared, has_parts, narrowed, part_of
 from atlasd.prediction.samples import Samples, chart_blocks
 from atlasd.prediction.sources import gather
-from atlasd.prediction.trivial import Commuting, LinearPart, PointwisePart, Without, centre_crop, fit_pointwise
+from atlasd.prediction.trivial import LinearPart, PointwisePart
 from atlasd.prediction.units import Units
 from atlasd.runtime.executor import current_workers
 from atlasd.runtime.progress import Progress
@@ -55,6 +57,7 @@ class Problem:
         background: The class whose pixels do not count; `None` for none.
         fits: The predictors behind `functions`; `None` for a given function.
         testable: Share of the spread of the targets that does not commute with everything by itself.
+        recipe: How predictors are fitted, for a search that trains its own; `None` for a given function.
         common: For vectors that go to vectors, the part that commutes with every matrix; it is removed as well.
     """
 
@@ -70,12 +73,34 @@ class Problem:
     background: int | None = None
     fits: CrossFit | None = None
     testable: float = 1.0
+    recipe: PredictorSpec | None = None
     common: LinearPart | None = None
 
     @property
     def size(self) -> int:
         """Size n of the matrices."""
-        return self.samples.size
+        n = self.samples.size
+        return self.action.matrix_size(n) if isinstance(self.action, VectorAction) else n
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether matrices hold a translation, and have one row and column more than vectors have components."""
+        return getattr(self.action, "homogeneous", False)
+
+    def exponential(self, generators: Tensor) -> Tensor:
+        """Elements of generators `(M, n, n)`."""
+        own: Function = getattr(self.action, "exponential", torch.matrix_exp)
+        return own(generators)
+
+    @property
+    def shifts(self) -> bool:
+        """Whether generators may displace all vectors alike."""
+        return self.size > self.samples.size
+
+    @property
+    def ambient(self) -> Ambient:
+        """The group of all matrices that are looked at."""
+        return Ambient(self.size, affine=self.homogeneous)
 
     @property
     def charts(self) -> int:
@@ -125,6 +150,12 @@ class Problem:
         if self.common is not None:
             return y - self.common(self.inputs(index) if x is None else x).to(y.dtype)
         return y
+
+    def with_function(self, function: Function | None) -> Problem:
+        """The same question about another map, which every sample is asked of; `None` for the same maps."""
+        if function is None:
+            return self
+        return replace(self, functions=(function,), fold=torch.zeros_like(self.fold), fits=None)
 
     def blocks(self) -> list[range]:
         """Charts as they are worked on together: blocks of fixed size, where the maps know their parts."""
@@ -199,7 +230,9 @@ def prepare(
         samples = samples.in_files(current_workers().scratch)
     raw = samples
     plain = not isinstance(action, GridAction | VectorAction)
-    samples = samples.plain() if plain else samples.standard()
+    centred = isinstance(action, VectorAction) and action.matrix_size(samples.size) > samples.size
+    velocities = getattr(action, "rho_out", None) in (as_inputs, linear_part)
+    samples = samples.plain() if plain else samples.standard(centred=centred, velocities=velocities)
     assert samples.units is not None
     fits: CrossFit | None = None
     if function is not None:
@@ -225,8 +258,45 @@ def prepare(
         reach=reach,
         classes=fitted.classes,
         fits=fits,
+        recipe=None if fits is None else fits.recipe,
     )
     return _finished(problem), fitted
+
+
+def prepare_untrained(
+    x: Any, y: Any, *, predictor: PredictorSpec, atlas: Atlas | None = None, action: Action | None = None
+) -> Problem:
+    """The question without maps, for a search that trains its own networks.
+
+    Arguments:
+        x: Inputs.
+        y: Targets.
+        predictor: The recipe of the networks.
+        atlas: Where the charts lie.
+        action: How matrices transform inputs and outputs.
+    """
+    samples = Samples.check(*gather(x, y), atlas, minimum=20)
+    action = _action(samples, action)
+    plain = not isinstance(action, GridAction | VectorAction)
+    samples = samples.plain() if plain else samples.standard()
+    assert samples.units is not None
+    plan = getattr(predictor, "blueprint", None)
+    reach = 0.0 if plan is None else plan(samples).reach
+    return Problem(
+        functions=(_untrained,),
+        fold=torch.zeros(len(samples), dtype=torch.long),
+        action=action if plain else samples.units.action(action),
+        samples=samples,
+        known=False,
+        radius=_radius(samples, reach, known=False),
+        reach=reach,
+        classes=samples.classes,
+        recipe=predictor,
+    )
+
+
+def _untrained(x: Tensor) -> Tensor:
+    raise AssertionError("the search trains its own networks")
 
 
 def pose(problem: Problem, action: Action) -> Problem:
@@ -255,96 +325,10 @@ def _finished(problem: Problem) -> Problem:
     """The problem with its background, its pointwise part, and what is left to be tested."""
     problem = replace(problem, functions=in_comparison(problem, problem.functions))
     index = problem.pick(128)
-    spread = _spread(problem, index)
-    problem = replace(_without_pointwise(problem, index), fits=problem.fits)
-    problem = _without_common(problem)
-    return replace(problem, testable=_testable(problem, index, spread))
-
-
-def _spread(problem: Problem, index: Tensor) -> tuple[float, float]:
-    """Variance of the targets, summed over blocks of charts, and their largest value."""
-    total = level = 0.0
-    for block in problem.blocks():
-        part = problem.part(block)
-        y = part.labels(index).double()
-        level = max(level, float(y.abs().max()))
-        total += float((y - y.mean() if part.is_field else y - y.mean(0)).square().mean())
-    return total, level
-
-
-def _testable(problem: Problem, index: Tensor, spread: tuple[float, float]) -> float:
-    """Share of the spread of the targets that does not commute with everything: no constant, no map of one pixel."""
-    total, level = spread
-    left = 0.0
-    for block in problem.blocks():
-        part = problem.part(block)
-        x = part.inputs(index)
-        y = part.labels(index, x).double()
-        if part.pointwise is not None:
-            width = 2 * math.ceil(part.radius or 1.0) + 1
-            y = centre_crop(y, tuple(min(s, width + (s - width) % 2) for s in y.shape[3:]))
-            y = y - part.pointwise(x, tuple(y.shape[3:])).double()
-        left += float((y - y.mean() if part.is_field else y - y.mean(0)).square().mean())
-    # Rounding alone leaves about 1e-12 of the square of the values.
-    return 0.0 if total <= 1e-10 * level**2 else math.sqrt(left / total)
-
-
-def _without_common(problem: Problem) -> Problem:
-    """The problem without the part of a map from vectors to vectors that commutes with every matrix."""
-    rho = getattr(problem.action, "rho_out", None)
-    if problem.is_field or rho is None or problem.classes or not isinstance(problem.action, VectorAction):
-        return problem
-    index = problem.pick(4096)
-    x = problem.inputs(index)
-    y = problem.labels(index, x)
-    basis = intertwiners(lambda g: g, rho, problem.size, (y.shape[-1], problem.size))
-    if not len(basis):
-        return problem
-    part = LinearPart.fit(x, y, basis)
-    functions = tuple(Without(f, part) for f in problem.functions)
-    return replace(problem, functions=functions, common=part)
-
-
-def _without_pointwise(problem: Problem, index: Tensor) -> Problem:
-    """The problem with its background and its pointwise part."""
-    action = problem.action
-    if problem.classes and problem.is_field:
-        counts = torch.bincount(problem.samples.targets(index[:32]).flatten(), minlength=problem.classes)
-        return replace(problem, background=int(counts.argmax()))
-    if not isinstance(action, GridAction):
-        return problem
-    allowed = _commuting(problem, action)
-    parts = []
-    for block in problem.blocks():
-        part = problem.part(block)
-
-        def pairs(part: Problem = part) -> Iterator[tuple[Tensor, Tensor]]:
-            for piece in index.split(32):
-                x = part.inputs(piece)
-                y = part.labels(piece, x)
-                assert part.radius is not None
-                width = 2 * math.ceil(part.radius) + 1  # beyond, a predictor may have seen what is not there
-                yield x, centre_crop(y, tuple(min(s, width + (s - width) % 2) for s in y.shape[3:]))
-
-        parts.append(fit_pointwise(pairs, allowed=allowed))
-    return replace(problem, pointwise=PointwisePart.join(parts))
-
-
-def _commuting(problem: Problem, action: GridAction) -> Commuting | None:
-    """Which maps of one pixel commute with every transformation; `None` where all do."""
-    if action.rho_in is None and action.rho_out is None:
-        return None
-    shape = len(problem.units.outputs), problem.samples.x.shape[1]
-    probe = torch.randn(8, problem.size, problem.size, generator=stream(0, "probe"), dtype=torch.float64)
-
-    def fixed(rho: Representation | None, channels: int) -> Tensor:
-        if rho is None:
-            return torch.ones(channels, dtype=torch.bool)
-        off = (rho(probe) - torch.eye(channels, dtype=torch.float64)).abs()
-        return (off.amax((0, 1)) < 1e-9) & (off.amax((0, 2)) < 1e-9)
-
-    linear = intertwiners(action.rho_in, action.rho_out, problem.size, shape)
-    return Commuting(linear, fixed(action.rho_in, shape[1]), fixed(action.rho_out, shape[0]))
+    spread = spread_of(problem, index)
+    problem = replace(without_pointwise(problem, index), fits=problem.fits)
+    problem = without_common(problem)
+    return replace(problem, testable=testable_share(problem, index, spread))
 
 
 def _radius(samples: Samples, reach: float, *, known: bool) -> float | None:
@@ -371,7 +355,8 @@ def _action(samples: Samples, action: Action | None) -> Action:
             raise InputError(f"`action` must have dimensions={samples.size}, got {action.dimensions}.")
         _check_rho("rho_in", action.rho_in, samples.size, samples.x.shape[1])
     if isinstance(action, GridAction | VectorAction) and samples.y is not None and not samples.classes:
-        _check_rho("rho_out", action.rho_out, samples.size, samples.outputs)
+        size = action.matrix_size(samples.size) if isinstance(action, VectorAction) else samples.size
+        _check_rho("rho_out", action.rho_out, size, samples.outputs)
     return action
 
 

@@ -177,18 +177,25 @@ class Residual:
 
     def permuted(self, projectors: Tensor) -> Tensor:
         """Strength `(M,)` of swapping the part of vectors in the span of each projector `(M, n, n)` between samples."""
-        identity = torch.eye(self.problem.size, dtype=torch.float64)[None]
+        identity = self.problem.exponential(torch.zeros(1, *[self.problem.size] * 2, dtype=torch.float64))
         scale = self.losses(identity).scale.mean()
         cost = torch.cat(self._all("permuted", projectors.double()), dim=-1).mean((1, 2))
         return (cost / scale.clamp_min(1e-300)).clamp_min(0.0).sqrt()
 
     def recovered(self, elements: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
-        """What is seen of each plant under each element times what was planted, and its square, `(P, M, 2)`.
+        """What is seen of each plant under each element times what was planted, and its square, `(P, M, K, 2)`.
 
-        Both are means over samples of sums over charts; their ratio is the share of the amplitude that is seen.
+        Both are means over samples; their ratio is the share of the amplitude that is seen.
         """
         given = _Each([(p, [_of_block(f, r, self.problem) for f in fs]) for p, fs in planted] for r in self.ranges)
-        return torch.stack(self._all("recovered", elements.double(), given)).sum(0) / len(self.index)
+        return torch.cat(self._all("recovered", elements.double(), given), dim=2) / len(self.index)
+
+    def hidden(self, plants: Sequence[Function]) -> Tensor:
+        """Of fields, what products of neighbouring values tell of the errors of the map, and of plants.
+
+        By squares, explained and all, `(1 + P, K, 2)`.
+        """
+        return torch.cat(self._all("hidden", list(plants)), dim=1) / len(self.index)
 
     def slopes(self) -> tuple[Tensor, Tensor]:
         """Gram matrices over generators at first order: of the residual and of its null level, each `(K, n^2, n^2)`."""

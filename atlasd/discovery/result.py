@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from atlasd.algebra.affine import read_group
 from atlasd.algebra.group import Group
-from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.doors import Doors
 from atlasd.discovery.frames import Frames
 from atlasd.discovery.learned import PredictorSummary
 from atlasd.discovery.seal import FRAMES, check_content, check_seal, read_frames, seal
 from atlasd.errors import DataError
-from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.codec import storable
 from atlasd.runtime.content import read_json, read_tensors, tensor_digest, write_tensors
 from atlasd.runtime.files import write_atomically
@@ -108,6 +107,7 @@ class Discovery(Doors):
         chart_generators: Each chart's own best generators, with shape `(K, k, n, n)`, if computed.
         frames: What motions do to both sides of the map, for the report; `None` if nothing was kept.
         proposed: Generators as the search proposed them, before the verdict, with shape `(k, n, n)`.
+        proposed_cosets: Elements as the paper's search proposed them, `(m, n, n)`; `None` for other searches.
     """
 
     group: Group
@@ -122,6 +122,7 @@ class Discovery(Doors):
     chart_generators: Tensor | None = None
     frames: Frames | None = None
     proposed: Tensor | None = None
+    proposed_cosets: Tensor | None = None
 
     @property
     def algebra(self) -> LieAlgebra:
@@ -153,10 +154,11 @@ class Discovery(Doors):
             "version": __version__,
             "group": {
                 "name": self.group.name,
-                "algebra": identify(self.algebra).name,
+                "algebra": self.group.identification.invariants["algebra"],
                 "dimension": self.group.dimension,
                 "components": self.group.order,
                 "component_group": self.group.component_group,
+                **({"affine": True} if self.group.affine else {}),
             },
             "generators": self.algebra.basis.tolist(),
             "cosets": self.cosets.tolist(),
@@ -186,7 +188,7 @@ class Discovery(Doors):
         """The content of `tensors.safetensors`."""
         tensors = {"generators": self.algebra.basis, "cosets": self.cosets}
         tensors["spectrum"] = torch.tensor(self.spectrum, dtype=torch.float64)
-        for name in ("chart_generators", "proposed"):
+        for name in ("chart_generators", "proposed", "proposed_cosets"):
             if (value := getattr(self, name)) is not None:
                 tensors[name] = value
         tensors.update({f"curve.{k}": torch.tensor(v, dtype=torch.float64) for k, v in self.curves.items()})
@@ -243,6 +245,9 @@ class Discovery(Doors):
         if len(self.charts) > 1:
             apart = [str(k) for k, c in enumerate(self.charts) if c.outlier]
             lines.append(f"  {len(self.charts)} charts, outliers: {', '.join(apart) or 'none'}")
+        if self.proposed_cosets is not None and self.proposed is not None:
+            proposal = f"{len(self.proposed)} generator(s) and {len(self.proposed_cosets)} coset(s)"
+            lines.append(f"  before the verdict, the search proposed {proposal}")
         p = self.predictor
         lines.append(f"  {p.kind}, skill {p.skill:.2f} on {p.samples} samples; {sum(self.seconds.values()):.1f} s")
         return "\n".join(lines)
@@ -330,7 +335,7 @@ def _from_content(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         if content[name] != tensors[name].tolist():
             raise ValueError(f"{name} differ from those of tensors.safetensors")
     return Discovery(
-        group=Group(LieAlgebra(tensors["generators"]), tensors["cosets"]),
+        group=read_group(content["group"], tensors["generators"], tensors["cosets"]),
         verdict=Verdict(
             symmetric=bool(verdict["symmetric"]),
             reason=verdict["reason"],
@@ -362,28 +367,5 @@ def _from_content(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
         curves={k[6:]: tuple(v.tolist()) for k, v in sorted(tensors.items()) if k.startswith("curve.")},
         chart_generators=tensors.get("chart_generators"),
         proposed=tensors.get("proposed"),
+        proposed_cosets=tensors.get("proposed_cosets"),
     )
-
-
-def without_lost_charts(found: Discovery, atlas: Atlas, lost: Mapping[int, str]) -> Discovery:
-    """A discovery from some of the charts, as one of the whole atlas in which the lost charts are named.
-
-    Arguments:
-        found: What the other charts gave.
-        atlas: All charts.
-        lost: Numbers of the lost charts, and why they were lost.
-    """
-    others = iter(found.charts)
-    nan = float("nan")
-    charts = tuple(
-        ChartFinding(tuple(chart.center), nan, True, nan, f"left out: {lost[k]}") if k in lost else next(others)
-        for k, chart in enumerate(atlas.charts)
-    )
-    own = found.chart_generators
-    if own is not None:
-        whole = own.new_full((len(charts), *own.shape[1:]), nan)
-        whole[[k for k in range(len(charts)) if k not in lost]] = own
-        own = whole
-    names = ", ".join(map(str, sorted(lost)))
-    reason = f"{found.verdict.reason} Note: charts {names} were left out: {next(iter(lost.values()))}."
-    return replace(found, charts=charts, chart_generators=own, verdict=replace(found.verdict, reason=reason))

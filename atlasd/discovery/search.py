@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Found", "Search"]
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -30,6 +30,7 @@ class Found:
         unfelt: Number of directions that nothing in the data feels.
         fixed: Whether the candidates are to be taken as they are, in this number.
         felt: Orthonormal components that the map feels, `(n, m)`; `None` for all.
+        function: The predictors that were trained with the generators, where the search trains its own.
     """
 
     basis: Tensor
@@ -41,6 +42,7 @@ class Found:
     unfelt: int = 0
     fixed: bool = False
     felt: Tensor | None = None
+    function: Callable[[Tensor], Tensor] | None = None
 
 
 class Search(Protocol):

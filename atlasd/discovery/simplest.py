@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["simplest"]
+__all__ = ["consistent"]
 
 import math
 
@@ -15,11 +15,11 @@ _NOISE = (0.03, 0.1)
 """Errors of generators that are allowed for, the smaller first; whether the data agree is for the verdict to say."""
 
 
-def simplest(court: Court, settled: Settled) -> Settled:
-    """Generators moved to the nearest algebra that has a name, where the data cannot tell the two apart.
+def consistent(court: Court, settled: Settled) -> Settled:
+    """Says which algebra with a name is nearest, and how far away, where the data cannot tell the two apart.
 
-    A measured generator is never exact: a rotation comes out as a spiral of a few per mille. The named algebra is taken
-    if its breaking lies within the interval of the measured one, generator by generator.
+    A measured generator is never exact: a rotation comes out as a spiral of a few per mille. Generators stay as they
+    were measured. The data agree with the named algebra if its breaking lies within the interval of the measured one.
 
     Arguments:
         court: Where it is judged.
@@ -42,5 +42,5 @@ def simplest(court: Court, settled: Settled) -> Settled:
             degrees = math.degrees(math.asin(min(apart, 1.0)))
             note = f"consistent with an exact {found.name}, {degrees:.1f} degrees from what was measured"
             notes = (*settled.notes, note) if degrees >= 0.05 else settled.notes
-            return Settled(basis, findings, settled.dropped, notes)
+            return Settled(settled.matrices, settled.kept, settled.dropped, notes)
     return settled

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from atlasd.discovery.descent import FieldSearch
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Residual
 from atlasd.discovery.search import Found
 from atlasd.errors import InputError
+from atlasd.geometry.monomials import Monomials
+from atlasd.geometry.polynomial import PolynomialAction
 from atlasd.runtime.progress import Progress
 
 _BLIND = 1e-9
@@ -45,30 +48,33 @@ class SpectralSearch:
         if self.generators is not None and self.generators < 0:
             raise InputError(f"`generators` must not be negative, got {self.generators}.")
 
-    def find(self, problem: Problem, *, seed: int, progress: Progress) -> Found:
-        """Proposes generators, the most promising first."""
+    def find(self, problem: Problem, *, seed: int, progress: Progress, weights: Tensor | None = None) -> Found:
+        """Proposes generators, the most promising first; with weights of the charts `(K,)`, those of some of them."""
         n = problem.size
         if problem.is_field:
             index = problem.pick(max(self.samples, 96))
             first = Residual(problem, index[:48]).slopes() if self.derivatives else None
-            return FieldSearch(problem, index, self.samples, self.starts, seed, progress).find(first, self.generators)
+            search = FieldSearch(problem, index, self.samples, self.starts, seed, progress, weights)
+            return search.find(first, self.generators)
         asked = Residual(problem, problem.pick(self.slopes))
         residual, null = (m[0] for m in asked.slopes())
         felt = felt_components(asked.few(1024), null)  # (n, m)
-        # Generators that neither read nor change what nothing feels.
-        inside = torch.einsum("ia,jb->abij", felt, felt).reshape(-1, n * n)
+        # Generators that neither read nor change what nothing feels. Translations may change it: whether a map feels
+        # a component is what a translation along it asks.
+        both = torch.einsum("ia,jb->abij", felt, felt)
+        inside = _with_shifts(problem, felt) if problem.shifts else both.reshape(-1, n * n)
         values, directions, blind = solve(inside @ residual @ inside.mT, inside @ null @ inside.mT)
         basis = (directions @ inside).reshape(-1, n, n)
         basis = basis if self.generators is None else basis[: self.generators]
-        unfelt = n * n - len(inside) + len(blind)
+        unfelt = problem.samples.size * n - len(inside) + len(blind)
         return Found(
             basis, tuple(values.tolist()), unfelt=unfelt, fixed=self.generators is not None,
-            felt=None if felt.shape[1] == n else felt,
+            felt=None if felt.shape[1] == len(felt) else felt,
         )  # fmt: skip
 
 
 def felt_components(residual: Residual, null: Tensor) -> Tensor:
-    """Orthonormal components of standard vectors that the map feels, `(n, m)`.
+    """Orthonormal components of standard vectors that the map feels, `(n, m)`; of homogeneous ones with the last, 1.
 
     Components are ordered by the mean square of the derivative along them. The least ones are left out together as long
     as swapping them between samples costs nothing.
@@ -77,16 +83,31 @@ def felt_components(residual: Residual, null: Tensor) -> Tensor:
         residual: The residual on some samples.
         null: Gram matrix of gradients met by inputs of other samples, `(n^2, n^2)`.
     """
-    n = residual.problem.size
-    slopes = torch.einsum("ijkj->ik", null.reshape(n, n, n, n))
+    n, size = residual.problem.samples.size, residual.problem.size
+    slopes = torch.einsum("ijkj->ik", null.reshape([size] * 4)[:n, :, :n])
     _, frame = torch.linalg.eigh((slopes + slopes.mT) / 2)
     spans = [frame[:, :k] @ frame[:, :k].mT for k in range(1, n)]
-    if not spans:
-        return frame
     limit = 1e-6 if residual.problem.known else _UNFELT
-    costs = residual.permuted(torch.stack(spans))
-    count = next((k for k, cost in enumerate(costs.tolist()) if cost > limit), len(spans))
-    return frame[:, count:]
+    costs = residual.permuted(torch.stack(spans)).tolist() if spans else []
+    count = next((k for k, cost in enumerate(costs) if cost > limit), len(spans))
+    felt = frame[:, count:]
+    return torch.block_diag(felt, torch.ones(1, 1, dtype=felt.dtype)) if residual.problem.homogeneous else felt
+
+
+def _with_shifts(problem: Problem, felt: Tensor) -> Tensor:
+    """Generators `(m, n^2)` that read and change what the map feels, and translations."""
+    n, size = problem.samples.size, problem.size
+    if problem.homogeneous:
+        linear = torch.einsum("ia,jb->abij", felt[:, :-1], felt[:, :-1]).reshape(-1, size * size)
+        return torch.cat([linear, problem.ambient.directions[n::size].flatten(1)])
+    action = problem.action
+    assert isinstance(action, PolynomialAction)
+    points = torch.randn(4 * size, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    # Monomials of the components that are felt, written in monomials of all.
+    terms = Monomials(felt.shape[1], action.degree)(points @ felt)
+    rows = torch.linalg.lstsq(action.columns(points), terms).solution.mT  # (t, m)
+    fields = torch.einsum("ia,tj->atij", felt, rows).flatten(0, 1)
+    return functional.pad(fields, (0, 0, 0, size - n)).flatten(1)
 
 
 def solve(residual: Tensor, null: Tensor) -> tuple[Tensor, Tensor, Tensor]:

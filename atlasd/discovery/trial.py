@@ -13,10 +13,11 @@ import torch
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, exact_first, settle_cosets, settle_generators
-from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.cosets import CosetCandidates, CosetSearch, Proposed
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.search import Found, Search
-from atlasd.discovery.simplest import simplest
+from atlasd.discovery.simplest import consistent
+from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.targets import Question
 from atlasd.discovery.verdict import Court
 from atlasd.runtime.progress import Progress
@@ -67,15 +68,43 @@ class Trial:
         nothing = Found(torch.zeros(0, problem.size, problem.size, dtype=torch.float64), unfelt=problem.size**2)
         self.testable = problem.testable > TESTABLE
         self.found: Found = nothing
-        if self.testable:
+        self.regardless = getattr(search, "regardless", False)
+        if self.testable or self.regardless:
             self.found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown))
         clock("search")
         self.court = Court(problem, tolerance, seed=seed, progress=shown, weights=self.found.weights)
         self.generators: Settled = stages.do(
-            "verdict", lambda: simplest(self.court, settle_generators(self.court, self.found))
+            "verdict", lambda: settle_generators(self.court, self.found if self.testable else nothing)
         )
+        if self.testable and isinstance(search, SpectralSearch) and not self.generators.kept:
+            self._of_some_charts(search)
+        self.generators = stages.do("simplest", lambda: consistent(self.court, self.generators))
         clock("verdict")
+        self.proposal: CosetCandidates | None = None
         self.elements = Settled(torch.eye(problem.size, dtype=torch.float64)[None], [], [])
+
+    def _of_some_charts(self, search: SpectralSearch) -> None:
+        """No symmetry of all charts together: is there one of some?"""
+        charts, basis, stages = self.problem.charts, self.found.basis, current_stages()
+        if charts == 1 or not len(basis):
+            return
+        held = stages.do("charts", lambda: self.court.holding(basis).double())
+        if 2 <= int(held.sum()) < charts:
+            self.found = stages.do(
+                "search of some",
+                lambda: search.find(self.problem, seed=self.seed, progress=self.shown, weights=held),
+            )
+            self.court = self.court.on(held)
+            self.generators = stages.do("verdict of some", lambda: settle_generators(self.court, self.found))
+
+    def _propose(self, cosets: CosetSearch) -> Proposed:
+        """As in the paper, cosets of what was proposed, under the maps that it was proposed for."""
+        taken = self.found.basis if self.regardless else self.generators.matrices
+        same, algebra = self.problem.with_function(self.found.function), LieAlgebra(taken)
+        self.proposal = current_stages().do(
+            "coset search", lambda: cosets.find(same, algebra, seed=self.seed, progress=self.shown)
+        )
+        return Proposed(self.proposal)
 
     def add_cosets(self, cosets: CosetSearch | None, clock: Clock) -> None:
         """Finds the discrete part, where there is time for it."""
@@ -83,12 +112,16 @@ class Trial:
             note = "the discrete part was not looked for, since the budget of time was used up"
             self.generators = replace(self.generators, notes=(*self.generators.notes, note))
             return
+        judged: CosetSearch | Proposed | None = cosets
+        if cosets is not None and cosets.regardless:
+            judged = self._propose(cosets)
+            clock("coset search")
         undecided = not self.generators.kept and self.undecided
         # Where a continuous part could not be decided, elements of it are not to be claimed one by one.
-        if cosets is not None and self.testable and not undecided:
+        if judged is not None and self.testable and not undecided:
 
             def discrete(algebra: LieAlgebra) -> Settled:
-                return settle_cosets(self.court, algebra, cosets, self.found.felt, seed=self.seed, progress=self.shown)
+                return settle_cosets(self.court, algebra, judged, self.found.felt, seed=self.seed, progress=self.shown)
 
             both = current_stages().do("cosets", lambda: exact_first(self.court, self.generators, discrete))
             self.generators, self.elements = both

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["Court", "Finding"]
+__all__ = ["Court"]
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from atlasd.discovery.problem import Function, Problem, in_comparison
+from atlasd.discovery.decide import Finding, decide, root
+from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Losses, Residual, known_inputs, scaled
-from atlasd.discovery.result import Decision, Direction
-from atlasd.prediction.plants import Planted
-from atlasd.runtime.codec import storable
+from atlasd.discovery.result import Direction
+from atlasd.discovery.sensitivity import Sensitivity
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
@@ -26,10 +27,6 @@ COVERED = 0.1
 """Share of the transformed samples that must lie where data are for a size to count."""
 TELLING = 2.0
 """A symmetry costs at most one in so many parts of what unrelated transformations cost that move the data as far."""
-SEEN = 0.2
-"""Share of a planted breaking that must be noticed before a symmetry is claimed."""
-APART = 3.0
-"""Strengths whose intervals lie a factor of this apart are of different classes."""
 SIZES = (1024.0, 256.0, 64.0, 16.0, 4.0, math.pi / 2, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
 """Sizes |t| of generators of operator norm 1 that are looked at, as far as data cover them."""
 _FIELD_SIZES = (math.pi / 2, 1.0, 0.5, 0.25)
@@ -45,29 +42,8 @@ _FELT = 1e-4
 _VECTORS, _FIELDS = 1024, 72
 _LADDER = (0.15, 0.35, 0.7, 1.2)
 _RANDOM = 6
-
-
-@storable()
-@dataclass(frozen=True, eq=False)
-class Finding:
-    """What was measured of one generator or element.
-
-    Arguments:
-        direction: The decision with its figures.
-        element: The transformation that decided, `(n, n)`.
-        charts: Strength on every chart, `(K,)`.
-        unfelt: Whether nothing in the data feels it.
-    """
-
-    direction: Direction
-    element: Tensor
-    charts: Tensor
-    unfelt: bool = False
-
-    @property
-    def passed(self) -> bool:
-        """Whether it is a symmetry."""
-        return self.direction.decision == "symmetry"
+_TURNS = 60
+"""Members of a one-parameter group that are looked at for one that data cover."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +97,7 @@ class Court:
         index = problem.pick(_FIELDS if problem.is_field else _VECTORS)
         self.residual = Residual(problem, index, known_inputs(problem))
         self._rungs: Tensor | None = None
-        self._planted: list[tuple[Planted, tuple[Function, ...]]] | None = None
+        self._sensitivity = Sensitivity(problem, self.residual, tolerance, self.weights, progress)
 
     @property
     def floor(self) -> float:
@@ -137,7 +113,7 @@ class Court:
         if not len(basis):
             return []
         sizes = self.sizes()
-        trials = self._trials(_pairs(basis, sizes), sizes * len(basis))
+        trials = self._trials(_pairs(basis, sizes, self.problem), sizes * len(basis))
         groups = [trials[i : i + len(sizes)] for i in range(0, len(trials), len(sizes))]
         return self._judge([self._counting(group) for group in groups], groups)
 
@@ -151,9 +127,9 @@ class Court:
 
     def strengths(self, basis: Tensor, samples: int = 256) -> tuple[Tensor, Tensor]:
         """A quick look at generators `(k, n, n)`: the largest strength over sizes that count, and its error, `(k,)`."""
-        quick = self._with(self.residual.few(samples))
+        quick = self._with(residual=self.residual.few(samples))
         sizes = self.sizes()
-        trials = quick._trials(_pairs(basis, sizes), sizes * len(basis))
+        trials = quick._trials(_pairs(basis, sizes, self.problem), sizes * len(basis))
         worst = []
         for i in range(0, len(trials), len(sizes)):
             group = trials[i : i + len(sizes)]
@@ -162,9 +138,57 @@ class Court:
         found = torch.tensor(worst, dtype=torch.float64).clamp_min(0.0).sqrt()
         return found[:, 0], found[:, 1]
 
-    def _with(self, residual: Residual) -> Court:
+    def best_covered(self, elements: Tensor, basis: Tensor) -> Tensor:
+        """For each of some elements `(m, n, n)` that data hardly cover, a member of its coset that they cover best.
+
+        Arguments:
+            elements: The elements.
+            basis: Generators `(k, n, n)` of the identity component.
+        """
+        if not len(basis) or self.residual.coverage is None:
+            return elements
+        angles = torch.arange(1, _TURNS, dtype=torch.float64) * (2 * math.pi / _TURNS)
+        steps = torch.matrix_exp(angles[:, None, None, None] * scaled(basis.double())).flatten(0, 1)
+        quick = self.residual.few(16)
+
+        def shares(g: Tensor) -> Tensor:
+            return quick.losses(g).covered.mean(1) @ self.weights / self.weights.sum()
+
+        best = []
+        for g in elements.double():
+            members = torch.cat([g[None], g @ steps])
+            mine = shares(members[:1])
+            if float(mine) >= 0.5:
+                best.append(g)
+                continue
+            best.append(members[int(torch.cat([mine, shares(members[1:])]).argmax())])
+        return torch.stack(best) if best else elements
+
+    def holding(self, basis: Tensor) -> Tensor:
+        """On which charts the one of some generators `(k, n, n)` that holds on most of them does, `(K,)`.
+
+        Every chart is judged alone; the level is that of all charts together.
+        """
+        sizes = self.sizes()
+        trials = self._trials(_pairs(basis, sizes, self.problem), sizes * len(basis))
+        charts = torch.eye(len(self.weights), dtype=torch.float64)
+        level = LEVEL / len(charts) / max(len(basis), 1)
+        best = torch.zeros(len(charts), dtype=torch.bool)
+        for i in range(0, len(trials), len(sizes)):
+            counting = self._counting(trials[i : i + len(sizes)])
+            ends = [[self._interval(trial, level, chart)[2] for trial in counting] for chart in charts]
+            holds = torch.tensor([bool(row) and root(max(row)) <= self.tolerance for row in ends])
+            best = max(best, holds, key=lambda held: int(held.sum()))
+        return best
+
+    def on(self, weights: Tensor) -> Court:
+        """The same with other weights of the charts."""
+        sensitivity = Sensitivity(self.problem, self.residual, self.tolerance, weights, self.progress)
+        return self._with(weights=weights, _rungs=None, _sensitivity=sensitivity)
+
+    def _with(self, **changed: Any) -> Court:
         other = object.__new__(Court)
-        other.__dict__.update(self.__dict__, residual=residual)
+        other.__dict__.update(self.__dict__, **changed)
         return other
 
     def _trials(self, pairs: Tensor, sizes: Sequence[float]) -> list[_Trial]:
@@ -263,29 +287,30 @@ class Court:
                 direction = Direction(nan, nan, nan, nan, trial.coverage, "cannot tell", reason, self.tolerance)
                 return Finding(direction, trial.element, torch.full_like(self.weights, nan))
             lowest, limit = max(lowest, low), max(limit, high)
-            share = max(share, _root(high) * TELLING / trial.telling)
+            share = max(share, root(high) * TELLING / trial.telling)
             if worst is None or ratio > worst[0]:
                 worst = ratio, low, high, trial
         assert worst is not None
         trial = worst[3]
         kappa = 1.0
         unexplained = float((trial.plain @ self.weights).sum() / ((trial.plain + trial.scale) @ self.weights).sum())
-        if _root(limit) < self.tolerance and unexplained > self.tolerance**2 and not self.problem.known:
+        if root(limit) < self.tolerance and unexplained > self.tolerance**2 and not self.problem.known:
             kappa = self._sensitivity(trial.element)
         extent = max(t.size for t in counting) if len(group) > 1 else None
-        direction = _decide(worst[0], lowest, limit, kappa, trial.coverage, self.tolerance, extent)
+        direction = decide(worst[0], lowest, limit, kappa, trial.coverage, self.tolerance, extent)
         if direction.decision == "symmetry" and share / kappa > 1:
             cost = min(t.telling for t in counting)
             reason = f"breaking at most {direction.upper:.0%}, but unrelated transformations cost only {cost:.0%}"
             direction = replace(direction, decision="cannot tell", reason=reason)
         return Finding(direction, trial.element, trial.charts())
 
-    def _interval(self, trial: _Trial, level: float) -> tuple[float, float, float, bool]:
+    def _interval(self, trial: _Trial, level: float, weights: Tensor | None = None) -> tuple[float, float, float, bool]:
         """Ratio of means with both ends of its interval, and whether the scale is determined at all.
 
         A studentised bootstrap over whole samples: right for skewed losses with heavy tails.
         """
-        e, d = trial.excess @ self.weights, trial.scale @ self.weights
+        weights = self.weights if weights is None else weights
+        e, d = trial.excess @ weights, trial.scale @ weights
         keep = (e != 0) | (d != 0)
         e, d = e[keep], d[keep]
         blocks = min(len(e), _BLOCKS)
@@ -308,65 +333,13 @@ class Court:
         low, high = (float(t.quantile(q)) for q in (level, 1 - level))
         return ratio, ratio - high * float(spread), ratio - low * float(spread), True
 
-    def _sensitivity(self, element: Tensor) -> float:
-        """Share of a planted breaking of the tolerance that is noticed under an element."""
-        fits = self.problem.fits
-        assert fits is not None
-        if self._planted is None:
-            sizes = self._plant_sizes(element)
-            planted = fits.planted(self.problem.samples, sizes, self.progress)
-            self._planted = [(p, in_comparison(self.problem, fs)) for p, fs in planted]
-        sums = self.residual.recovered(element[None], self._planted)[:, 0]
-        felt = sums[:, 1] > 0
-        # A breaking may be of any kind that was planted: the one that is seen least decides.
-        return float((sums[felt, 0] / sums[felt, 1]).amin().clamp(0.0, 1.0)) if bool(felt.any()) else 0.0
 
-    def _plant_sizes(self, element: Tensor) -> list[float]:
-        """Sizes at which plants break an element by the tolerance."""
-        fits = self.problem.fits
-        assert fits is not None
-        if self.problem.classes:
-            return [0.5, 0.5]
-        ones = [(Planted(h, 1.0), self.problem.functions) for h in fits.plants[:: max(1, len(fits.plants) - 1)]]
-        losses = self.residual.losses(element[None])
-        level = float(losses.scale.sum() / losses.covered[..., :1].sum().clamp_min(1.0))
-        squares = self.residual.recovered(element[None], ones)[:, 0, 1]
-        # What an element leaves as it is breaks nothing, in any size.
-        least = 1e-6 * max(float(squares.max()), 1e-300)
-        return [self.tolerance * (max(level, 0.0) / float(s)) ** 0.5 if float(s) > least else 0.0 for s in squares]
-
-
-def _pairs(basis: Tensor, sizes: Sequence[float]) -> Tensor:
+def _pairs(basis: Tensor, sizes: Sequence[float], problem: Problem) -> Tensor:
     """Elements of generators `(k, n, n)` at every size and their inverses, `(k T, 2, n, n)`."""
     steps = torch.tensor([[t, -t] for t in sizes], dtype=torch.float64)
     tangents = steps[:, :, None, None] * scaled(basis.double())[:, None, None]
-    elements = torch.matrix_exp(tangents.reshape(-1, *basis.shape[1:]).contiguous())
+    elements = problem.exponential(tangents.reshape(-1, *basis.shape[1:]).contiguous())
     return elements.nan_to_num(1e30, 1e30, -1e30).unflatten(0, (-1, 2))
-
-
-def _root(square: float) -> float:
-    return math.sqrt(max(square, 0.0)) if math.isfinite(square) else square
-
-
-def _decide(
-    ratio: float, low: float, high: float, kappa: float, coverage: float, tolerance: float, extent: float | None
-) -> Direction:
-    """Compares the interval with the tolerance."""
-    strength, lower = _root(ratio) / max(kappa, 1e-9), _root(low)
-    upper = _root(high) / max(kappa, 1e-9)
-    decision: Decision
-    if kappa < SEEN:
-        decision = "cannot tell"
-        reason = f"of a planted breaking of {tolerance:.0%} only {kappa:.0%} would have been noticed"
-        return Direction(math.nan, 0.0, math.nan, kappa, coverage, decision, reason, tolerance, extent)
-    if upper <= tolerance:
-        decision, reason = "symmetry", f"breaking at most {upper:.1%}, below the tolerance of {tolerance:.0%}"
-    elif lower > tolerance:
-        decision, reason = "broken", f"breaking at least {lower:.0%}, above the tolerance of {tolerance:.0%}"
-    else:
-        decision = "cannot tell"
-        reason = f"the interval from {lower:.0%} to {min(upper, 1.0):.0%} straddles the tolerance of {tolerance:.0%}"
-    return Direction(min(strength, 1.0), lower, upper, kappa, coverage, decision, reason, tolerance, extent)
 
 
 def _interpolate(rungs: Tensor, displaced: float) -> float:
@@ -376,20 +349,3 @@ def _interpolate(rungs: Tensor, displaced: float) -> float:
         if displaced <= b:
             return u + (v - u) * (displaced - a) / max(b - a, 1e-300)
     return y[-1]
-
-
-def exact_class(findings: Sequence[Finding], floor: float) -> int:
-    """How many of the findings, best first, belong to the best class; strengths below a floor are all exact."""
-    count = len(findings)
-    for k in range(1, count):
-        best = max(max(f.direction.upper for f in findings[:k]), floor)
-        if min(f.direction.lower for f in findings[k:]) > APART * best:
-            return k
-    return count
-
-
-def approximate(finding: Finding) -> Finding:
-    """A finding of a weaker class: within the tolerance, yet clearly apart from the exact ones."""
-    d = finding.direction
-    reason = f"approximate only: breaking of {d.strength:.0%}, clearly more than that of the exact ones"
-    return replace(finding, direction=replace(d, decision="approximate", reason=reason))

@@ -30,7 +30,8 @@ class ArctanConfig(FunctionConfig):
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "cpu": {},
-        "paper": {"cosets": "gradient", "starts": 256, "top": 24},
+        # The paper gives the top 24 and no K; twice as many, as for heat and D4.
+        "paper": {"published": True, "cosets": "gradient", "starts": 48, "top": 24},
     }
 
     samples: int = option(4000, "random inputs", least=8)
@@ -69,4 +70,8 @@ def run(config: ArctanConfig, seed: int, progress: Progress) -> tuple[Discovery,
         "half_turn_deg": None if best is None else errors[best],
         "half_turn_strength": verdicts[best].strength if known and best is not None else None,
     }
+    if found.proposed_cosets is not None:
+        errors, nearest = element_errors(found.proposed_cosets, torch.stack([identity, -identity]))
+        near = {place for place, error in zip(nearest, errors, strict=True) if error <= _NEAR_DEG}
+        metrics |= {"proposed": len(errors), "proposed_identity": 0 in near, "proposed_half_turn": 1 in near}
     return found, Extras(metrics, paper_figures("arctan"))

@@ -25,7 +25,7 @@ from atlasd.discovery.locality import MINIMUM_SKILL
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.experiments.climate_classes import class_findings, pictures
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.heat import span_angle
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
@@ -43,12 +43,20 @@ from atlasd.runtime.stages import located
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClimateConfig(Config):
+class ClimateConfig(RunConfig):
     """Settings of the climate experiment."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "cpu": {},
-        "paper": {"rows": 768, "samples": 400, "predictor": "cgnet", "search": "gradient", "generators": 4},
+        "paper": {
+            "rows": 768,
+            "samples": 400,
+            "predictor": "cgnet",
+            "search": "gradient",
+            "published": True,
+            "tandem": True,
+            "generators": 4,
+        },
     }
 
     preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
@@ -63,8 +71,14 @@ class ClimateConfig(Config):
     winds: Literal["scalar", "vector"] = option("scalar", "how winds move: as scalars, as in the paper, or turned")
     search: Literal["spectral", "gradient"] = option("spectral", "by values at finite size, or the paper's")
     generators: int | Literal["auto"] = option("auto", "how many generators, or auto to find out", least=1, most=4)
+    charts: Literal["code", "text"] = option(
+        "code", "the paper's four charts: one above the other, as in its code, or along the equator, as in its text"
+    )
+    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
+    tandem: bool = option(False, "train predictors with the generators in the gradient search")
     search_samples: int = option(16, "maps that the spectral search looks at", least=8)
     growth: float = option(5.0, "growth factor of the gradient search", least=0)
+    weight: float = option(0.05, "weight of the similarity term", least=0)
     epochs: int = option(30, "passes of the gradient search and of CGNet over the data", least=1)
     learning_rate: float = option(1e-3, "learning rate of the gradient search", least=1e-12)
     cosets: bool = option(False, "look for mirrors too")
@@ -82,7 +96,7 @@ def run(config: ClimateConfig, seed: int, progress: Progress) -> tuple[Discovery
 
 def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) -> tuple[Discovery, Extras]:
     x, y = _maps(config, seed, progress, scratch)
-    atlas = climate_atlas((x.shape[-2], x.shape[-1]))
+    atlas = climate_atlas((x.shape[-2], x.shape[-1]), config.charts)
     action = GridAction(rho_in=_turned_winds if config.winds == "vector" else None)
     recipe = _predictor(config)
     found = discover(
@@ -95,6 +109,7 @@ def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) ->
         cosets=config.cosets,
         tolerance=config.tolerance,
         seed=seed,
+        device=config.device,
         progress=progress,
     )
     # The figures and the classes look at one predictor of their own, on maps that it was not fitted to.
@@ -121,16 +136,28 @@ def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) ->
     return found, Extras(metrics, paper_figures("climate"), fields)
 
 
-def climate_atlas(shape: tuple[int, int]) -> Atlas:
+def climate_atlas(shape: tuple[int, int], charts: Literal["code", "text"] = "code") -> Atlas:
     """The paper's four overlapping charts, in the same proportion on any grid: radii 200 and 150 of 768 rows.
+
+    Arguments:
+        shape: Rows and columns of the maps.
+        charts: `code` has them one above the other in the middle column, as the published code does; `text` evenly
+            spread along the equator, as the paper's text says.
 
     Example:
         >>> climate_atlas((768, 1152)).radii, climate_atlas((96, 144)).radii
         ((200, 150), (25, 19))
+        >>> [chart.center for chart in climate_atlas((768, 1152), "text").charts]
+        [(384, 200), (384, 450), (384, 701), (384, 951)]
     """
     height, width = shape
-    centres = [(round(share * height), round(width / 2)) for share in (0.35, 0.45, 0.55, 0.65)]
-    return Atlas.at(centres, round(200 * height / 768), round(150 * height / 768))
+    radius = round(200 * height / 768)
+    if charts == "code":
+        centres = [(round(share * height), round(width / 2)) for share in (0.35, 0.45, 0.55, 0.65)]
+    else:
+        room = width - 1 - 2 * radius
+        centres = [(round(height / 2), radius + round(room * k / 3)) for k in range(4)]
+    return Atlas.at(centres, radius, round(150 * height / 768))
 
 
 def _turned_winds(g: Tensor) -> Tensor:
@@ -166,6 +193,9 @@ def _maps(
 def _predictor(config: ClimateConfig) -> PredictorSpec:
     if config.predictor == "second-order":
         return SecondOrderPredictor()
+    if config.published:
+        network = CGNetPredictor.published()
+        return replace(network, schedule=replace(network.schedule, epochs=config.epochs))
     return CGNetPredictor(schedule=replace(CGNetPredictor().schedule, epochs=config.epochs, patience=config.epochs))
 
 
@@ -176,13 +206,16 @@ def _search(config: ClimateConfig) -> SpectralSearch | GradientSearch:
             samples=config.search_samples,
             derivatives=False,
         )
-    return GradientSearch(
-        generators=config.generators,
-        growth=config.growth,
-        loss="cross_entropy",
-        epochs=config.epochs,
-        learning_rate=config.learning_rate,
-    )
+    settings: dict[str, Any] = {
+        "generators": config.generators,
+        "growth": config.growth,
+        "weight": config.weight,
+        "loss": "cross_entropy",
+        "epochs": config.epochs,
+        "learning_rate": config.learning_rate,
+        "tandem": config.tandem,
+    }
+    return GradientSearch.published(**settings) if config.published else GradientSearch(**settings)
 
 
 def _judged_by_class(found: Discovery, rows: list[dict[str, Any]]) -> Discovery:

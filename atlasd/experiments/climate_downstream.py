@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from atlasd.algebra import known
+from atlasd.algebra.known_algebras import so
 from atlasd.discovery.result import Discovery, PredictorSummary, Verdict, load
 from atlasd.errors import InputError
 from atlasd.experiments.climate_vertices import VertexMaps, agreement, given_maps, score_maps, synthetic_maps
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import RunConfig, option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
 from atlasd.nn.icosahedral import IcosahedralUNet
@@ -36,10 +37,12 @@ RESUMES = True
 _MODELS = {"SO(2)": False, "GL+(2)": True}
 """Models and whether their kernels are flat."""
 _PAPER_WIDTH, _PAPER_RESOLUTION = 16, 6
+_INSIDE = 0.9
+"""Cosine with the span above which rotations count as discovered: about 25 degrees."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClimateDownstreamConfig(Config):
+class ClimateDownstreamConfig(RunConfig):
     """Settings of the comparison."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -62,7 +65,7 @@ class ClimateDownstreamConfig(Config):
 
     preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
     data: str | None = option(None, "folder of ClimateNet with train and test inside; by default maps are made up")
-    discovery: str | None = option(None, "run directory of a discovery to report beside; by default GL+(2) is given")
+    discovery: str | None = option(None, "run directory of a discovery, which decides the kernels; GL+(2) by default")
     models: Literal["all", "SO(2)", "GL+(2)"] = option("all", "which networks to train")
     symmetry: Literal["events", "affine", "rotation", "none"] = option("events", "the rule of labels made up")
     resolution: int = option(4, "of the grid: it has 10 * 4**resolution + 2 vertices", least=4, most=8)
@@ -96,7 +99,12 @@ def run(
     found = _given(seed) if config.discovery is None else load(located(config.discovery))
     if found.group.cosets.shape[-1] != 2:
         raise InputError(f"`discovery` must be one of the plane, got the group {found.group.name}; name another.")
-    models = [name for name in _MODELS if config.models in ("all", name)]
+    models = [name for name in ("SO(2)", _kernels(found)) if config.models in ("all", name)]
+    models = list(dict.fromkeys(models))
+    if not models:
+        raise InputError(
+            f"`models` must be the baseline SO(2) or what was discovered, {_kernels(found)}, got {config.models}."
+        )
     maps = _Maps(config, progress)
     results: dict[str, list[dict[str, float]]] = {name: [] for name in models}
     people = []
@@ -108,6 +116,23 @@ def run(
         people.append(kept.do(f"people, seed {s}", partial(maps.people, s)))
     extras = Extras(_metrics(config, results, people), paper_figures("climate-downstream"))
     return replace(found, seconds={**found.seconds, "compare": time.monotonic() - start}), extras
+
+
+def _kernels(found: Discovery) -> str:
+    """The network whose kernels have the discovered group: round ones for rotations alone, flat ones for more.
+
+    A kernel that rotations leave as it is, has one weight for each radius. Any further generator takes points to other
+    radii, and then only a flat kernel stays as it is.
+    """
+    algebra = found.group.algebra
+    rotation = so(2).basis[0].flatten().double()
+    frame = algebra.frame().flatten(1)
+    inside = float((frame @ rotation).norm() / rotation.norm()) if len(frame) else 0.0
+    if inside < _INSIDE:
+        raise InputError(
+            f"`discovery` must hold rotations of the plane, got {found.headline}; there are no kernels for it here."
+        )
+    return "SO(2)" if algebra.dimension == 1 else "GL+(2)"
 
 
 class _Maps:
@@ -150,10 +175,11 @@ def _measure(
 ) -> dict[str, float]:
     """Trains one network and measures it; plain values, so that they can be kept."""
     train, test = maps.of(seed)
-    network = _network(name, config, seed, variables=train.x.shape[1])
+    network = _network(name, config, seed, variables=train.x.shape[1]).to(config.device)
     start, busy = time.monotonic(), time.process_time()
     loss = _fit(network, train, config, seed, progress, f"training {name}")
     seconds, busy = time.monotonic() - start, time.process_time() - busy
+    network.cpu()
     return {
         **score_maps(network, test),
         "equivariance": _equivariance(network, test.x[:1]),
@@ -205,7 +231,7 @@ def _fit(
         losses = []
         for part in pairs[torch.randperm(len(pairs), generator=generator)].split(config.batch)[:steps]:
             labels = torch.stack([maps.labels[t][e] for t, e in part.tolist()])
-            loss = jaccard_loss(network(maps.x[part[:, 0]]), labels)
+            loss = jaccard_loss(network(maps.x[part[:, 0]].to(config.device)), labels.to(config.device))
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()

@@ -4,14 +4,17 @@ One rule counts claims, for us and for the rivals: a method claims the generator
 first, of its own last answer. For ours that is what its verdict let pass; LieGG claims the singular vectors whose
 values its threshold takes for zero; LieGAN and the paper's search claim every generator that did not collapse. On
 the negative control nothing is there, so every claim is false. What our verdict would leave of a rival's claims is
-given beside, as `confirmed`.
+given beside, as `confirmed`, with the error of what is left.
+
+There are two tables. In the first, every search that looks at a predictor is given the same one. In the second, each
+has the predictor and the settings of its own paper.
 
 Seconds are those of the processor, in one thread: what else the machine does meanwhile does not count.
 """
 
 from __future__ import annotations
 
-__all__ = ["OURS", "Answer", "Contest", "Method", "Table", "find_contest", "run_contest"]
+__all__ = ["OURS", "Answer", "CompareConfig", "Contest", "Method", "Table", "find_contest", "run_contest"]
 
 import difflib
 import importlib
@@ -29,7 +32,8 @@ from atlasd.algebra.invariants import metric, metric_cosine
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
-from atlasd.experiments.config import Config
+from atlasd.experiments.config import Config, RunConfig, option, tolerance_option
+from atlasd.runtime.device import on_device
 from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 from atlasd.runtime.pool import process_pool
 from atlasd.runtime.progress import Progress
@@ -55,6 +59,7 @@ class Answer:
         discovery: The whole answer, where the method gives one.
         confirm: How many generators pass our verdict; asked after the clock has stopped.
         note: One remark for the table.
+        judged: The generators that our verdict leaves of them, `(j, n, n)`; asked after the clock has stopped.
     """
 
     basis: Tensor
@@ -62,11 +67,23 @@ class Answer:
     discovery: Discovery | None = None
     confirm: Callable[[], int] | None = None
     note: str = ""
+    judged: Callable[[], Tensor] | None = None
 
     @classmethod
     def of(cls, discovery: Discovery) -> Answer:
         """The answer that a discovery is."""
         return cls(discovery.algebra.basis, discovery.group.order, discovery)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig(RunConfig):
+    """Settings of every comparison."""
+
+    tables: Literal["both", "same", "own"] = option(
+        "both", "all searches on the same predictors, each on those of its own paper, or both"
+    )
+    aids: bool = option(False, "give the paper's search our aids in the first table: see `GradientSearch`")
+    tolerance: float = tolerance_option()
 
 
 Method: TypeAlias = Callable[[Any, Any, int], Answer]
@@ -83,10 +100,11 @@ class Contest:
         measure: How answers are compared with the truth.
         truth: The algebra that is there.
         data: Makes the data from settings, a seed, and whether they are the negative control.
-        methods: By name; ours is `atlasd`.
+        methods: By name, all with the same predictors; ours is `atlasd`.
         control: What the negative control is, in words.
         paper: What the paper reports of each method.
         growing: Methods whose memory is also measured with a quarter and a half of the samples.
+        published: By name, each with the predictors and settings of its own paper.
     """
 
     name: str
@@ -98,6 +116,11 @@ class Contest:
     control: str
     paper: Mapping[str, Any] = field(default_factory=dict)
     growing: tuple[str, ...] = ()
+    published: Mapping[str, Method] = field(default_factory=dict)
+
+    def method(self, name: str, published: bool) -> Method:
+        """The method of that name, of the first table or of the second."""
+        return (self.published if published else self.methods)[name]
 
     def error(self, answer: Answer) -> float:
         """Degrees between the spans, 90 where dimensions differ; or the cosine of the metrics, 0 without one."""
@@ -113,17 +136,20 @@ class Contest:
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a contest, the memory at several sizes, and the discovery of our method."""
+    """The rows of a contest: all on the same predictors, the memory at several sizes, and each as published."""
 
     contest: Contest
     config: Config
     seed: int
     methods: tuple[dict[str, Any], ...]
     memory: tuple[dict[str, Any], ...] = ()
+    published: tuple[dict[str, Any], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The content of `compare.json`."""
         content: dict[str, Any] = {"experiment": self.contest.name, "methods": [dict(row) for row in self.methods]}
+        if self.published:
+            content["published"] = [dict(row) for row in self.published]
         if self.memory:
             content["memory"] = [dict(row) for row in self.memory]
         content |= {"control": self.contest.control, "paper": dict(self.contest.paper)}
@@ -156,6 +182,7 @@ class _Task:
     seed: int
     control: bool = False
     keep: Path | None = None
+    published: bool = False
 
 
 def run_contest(
@@ -177,21 +204,29 @@ def run_contest(
         methods: Some of the methods; all by default.
         keep: Where our own discovery is saved.
     """
-    names = list(methods) or list(contest.methods)
-    for name in names:
-        if name not in contest.methods:
-            raise InputError(f"`methods` must be among {', '.join(contest.methods)}, got {name!r}.")
+    known = list(dict.fromkeys((*contest.methods, *contest.published)))
+    for name in methods:
+        if name not in known:
+            raise InputError(f"`methods` must be among {', '.join(known)}, got {name!r}.")
+    tables = getattr(config, "tables", "same")
+    names = [name for name in contest.methods if name in (methods or known) and (tables != "own" or name == OURS)]
+    own = [name for name in contest.published if name in (methods or known) and tables != "same"]
     rows: list[dict[str, Any]] = []
-    for name in names:
-        progress.say(f"{name} on {contest.name}")
-        done = _kept(_Task(contest.name, name, config, seed, keep=keep if name == OURS else None))
-        progress.say(f"{name} on the negative control: {contest.control}")
-        empty = _kept(_Task(contest.name, name, config, seed, control=True))
+    for name, published in (*((n, False) for n in names), *((n, True) for n in own)):
+        settings = " as published" if published else ""
+        progress.say(f"{name}{settings} on {contest.name}")
+        kept = keep if name == OURS and not published else None
+        done = _kept(_Task(contest.name, name, config, seed, keep=kept, published=published))
+        progress.say(f"{name}{settings} on the negative control: {contest.control}")
+        empty = _kept(_Task(contest.name, name, config, seed, control=True, published=published))
         claims, confirmed = empty["dimension"] + empty["components"] - 1, empty["confirmed"]
         rows.append({"name": name, **done, "false_claims": claims, "false_confirmed": confirmed})
-    memory = [row for name in names if name in contest.growing for row in _growth(contest, name, config, seed, rows)]
-    ranked = [_with_ratios(contest, row, next((r for r in rows if r["name"] == OURS), None)) for row in rows]
-    return Table(contest, config, seed, tuple(ranked), tuple(_against(memory)))
+    first = rows[: len(names)]
+    memory = [row for name in names if name in contest.growing for row in _growth(contest, name, config, seed, first)]
+    ours = next((r for r in first if r["name"] == OURS), None)
+    ranked = [_with_ratios(contest, row, ours) for row in rows]
+    same, others = tuple(ranked[: len(names)]), tuple(ranked[len(names) :])
+    return Table(contest, config, seed, same, tuple(_against(memory)), others)
 
 
 def _growth(contest: Contest, name: str, config: Config, seed: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -246,7 +281,8 @@ def _kept(task: _Task) -> dict[str, Any]:
 
     size = task.config.as_dict().get("samples")
     what = "the control" if task.control else "the data"
-    return current_stages().do(f"{task.method} on {what}, {size} samples", work)
+    name = f"{task.method}, published," if task.published else task.method
+    return current_stages().do(f"{name} on {what}, {size} samples", work)
 
 
 def _alone(task: _Task) -> dict[str, Any]:
@@ -263,16 +299,22 @@ def perform(task: _Task) -> dict[str, Any]:
     reset_peak()
     before = resident_megabytes()
     started, worked = time.perf_counter(), time.process_time()
-    answer = contest.methods[task.method](data, task.config, task.seed)
+    with on_device(getattr(task.config, "device", None)):
+        answer = contest.method(task.method, task.published)(data, task.config, task.seed)
     wall, seconds = time.perf_counter() - started, time.process_time() - worked
     peak = peak_megabytes()
     dimension = LieAlgebra(answer.basis).dimension
-    confirmed = dimension if answer.confirm is None else answer.confirm()
+    left = answer.basis if answer.judged is None else answer.judged()
+    confirmed = len(left) if answer.judged is not None else dimension if answer.confirm is None else answer.confirm()
     if task.keep is not None and answer.discovery is not None:
         answer.discovery.save(task.keep)
-    value = contest.error(answer)
+    digits = 9 if contest.measure == "metric_cosine" else 4
+    after = {}
+    if answer.judged is not None:
+        after = {"after_verdict": round(contest.error(Answer(left)), digits) if len(left) else None}
     return {
-        contest.measure: round(value, 9 if contest.measure == "metric_cosine" else 4),
+        contest.measure: round(contest.error(answer), digits),
+        **after,
         "dimension": dimension,
         "components": answer.components,
         "confirmed": confirmed,

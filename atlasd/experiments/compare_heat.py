@@ -21,9 +21,9 @@ from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.experiments.compare import OURS, Answer, Contest
-from atlasd.experiments.config import Config, option, tolerance_option
-from atlasd.experiments.rivals import ask_data, ask_map
+from atlasd.experiments.compare import OURS, Answer, CompareConfig, Contest
+from atlasd.experiments.config import option
+from atlasd.experiments.rivals import ask_data, ask_map, ask_tandem
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.neural import ConvPredictor
 from atlasd.prediction.stencil import StencilPredictor
@@ -38,20 +38,21 @@ _WAVE = 15 / 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareHeatConfig(Config):
+class CompareHeatConfig(CompareConfig):
     """Settings of the comparison on heat."""
 
     atlas: Literal["nineteen", "three"] = option("nineteen", "charts of the local methods")
     initial: Literal["separable", "isotropic"] = option("separable", "initial fields: the paper's, or plane waves")
     samples: int = option(1000, "simulated fields", least=40)
     steps: int = option(50, "steps of the simulator", least=1)
-    gradient_batches: int = option(300, "batches of the paper's search", least=1)
+    gradient_batches: int = option(
+        625, "batches of the paper's search; 625 are its ten passes over 1000 fields", least=1
+    )
     liegg: Literal["network", "exact"] = option(
-        "network", "what LieGG looks at: a network fitted to the data, or the map"
+        "network", "what LieGG as published looks at: a network fitted to the data, or the map"
     )
     liegg_epochs: int = option(3, "passes of that network over the data", least=1)
     liegan_steps: int = option(600, "steps of LieGAN", least=1)
-    tolerance: float = tolerance_option()
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,31 +101,65 @@ def ours(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
     )  # fmt: skip
 
 
+def _options(config: CompareHeatConfig) -> dict[str, Any]:
+    """Charts and predictors that all local searches share, and that judge the others."""
+    return {"atlas": heat_atlas(config.atlas), "predictor": StencilPredictor(), "tolerance": config.tolerance}
+
+
+def _published(config: CompareHeatConfig) -> GradientSearch:
+    return GradientSearch.published(epochs=None, steps=config.gradient_batches)
+
+
+def _published_cosets(config: CompareHeatConfig) -> CosetSearch:
+    return CosetSearch.published(epochs=None, steps=config.gradient_batches)
+
+
 def papers_search(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
     """The paper's algorithm, its search for cosets too, on the same charts and predictors."""
-    search = GradientSearch(steps=config.gradient_batches)
-    cosets = CosetSearch(method="gradient", starts=16, top=8)
-    options: dict[str, Any] = {"atlas": heat_atlas(config.atlas), "predictor": StencilPredictor()}
-    return ask_map(search, side.x, side.y, cosets=cosets, tolerance=config.tolerance, seed=seed, **options)
+    search, cosets = _published(config), _published_cosets(config)
+    if config.aids:
+        search = GradientSearch(steps=config.gradient_batches)
+        cosets = CosetSearch(method="gradient", starts=16, top=8)
+    return ask_map(search, side.x, side.y, cosets=cosets, seed=seed, **_options(config))
+
+
+def papers_own(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
+    """The paper's algorithm with its CNNs in tandem."""
+    kind = {"network": ConvPredictor.published(), "cosets": _published_cosets(config)}
+    return ask_tandem(_published(config), side.x, side.y, seed=seed, **kind, **_options(config))  # type: ignore[arg-type]
+
+
+# The outermost pixels belong to the differences.
+_WHOLE = Atlas.at([(64, 64)], in_radius=63, out_radius=59)
 
 
 def liegg(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
-    """The whole polarization matrix of the paper's CNN on the whole field, or of the exact map as a favour."""
-    # The outermost pixels belong to the differences.
-    atlas = Atlas.at([(64, 64)], in_radius=63, out_radius=59)
-    search = LieGG(dense=True)
+    """The whole polarization matrix of the same kind of predictor, on the whole field."""
+    return ask_map(LieGG(dense=True), side.x, side.y, seed=seed, **{**_options(config), "atlas": _WHOLE})
+
+
+def liegg_own(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
+    """The same of the paper's CNN, or of the exact map as a favour."""
+    options: dict[str, Any] = {"atlas": _WHOLE, "tolerance": config.tolerance, "seed": seed}
     if config.liegg == "exact":
-        return ask_map(search, side.x, function=side.function, atlas=atlas, tolerance=config.tolerance, seed=seed)
+        return ask_map(LieGG(dense=True), side.x, function=side.function, **options)
     network = ConvPredictor(residual=False, smooth=False, schedule=Schedule(epochs=config.liegg_epochs, batch=16))
-    return ask_map(search, side.x, side.y, predictor=network, atlas=atlas, tolerance=config.tolerance, seed=seed)
+    return ask_map(LieGG(dense=True), side.x, side.y, predictor=network, **options)
 
 
 def liegan(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
-    """One generator for the whole field."""
-    search = LieGAN(steps=config.liegan_steps, batch=64)
+    """One generator for the whole field, with rates that settle sooner than those of its paper."""
+    return _play(LieGAN(steps=config.liegan_steps, batch=64), side, config, seed)
+
+
+def liegan_own(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
+    """The same at the rates and weights of its paper."""
+    return _play(LieGAN(steps=config.liegan_steps, batch=64).published(), side, config, seed)
+
+
+def _play(search: LieGAN, side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
     # Judged on charts: turned as a whole, the field meets its walls and the block.
-    options: dict[str, Any] = {"atlas": heat_atlas(config.atlas), "predictor": StencilPredictor()}
-    return ask_data(search, side.x, side.y, whole=True, tolerance=config.tolerance, seed=seed, **options)
+    return ask_data(search, side.x, side.y, whole=True, seed=seed, **_options(config))
 
 
 CONTEST = Contest(
@@ -134,6 +169,7 @@ CONTEST = Contest(
     truth=so(2),
     data=data,
     methods={OURS: ours, "AtlasD": papers_search, "LieGG": liegg, "LieGAN": liegan},
+    published={"AtlasD": papers_own, "LieGG": liegg_own, "LieGAN": liegan_own},
     control="heat flow with an oblique operator added",
     paper={"AtlasD error_deg, nineteen": 1.67, "AtlasD error_deg, three": 10.4, "LieGG": "no global symmetry"},
     growing=(OURS, "LieGG"),

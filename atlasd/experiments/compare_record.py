@@ -37,7 +37,12 @@ def write_table(table: Table, directory: Path, ours: Path) -> Written | None:
         name = f"compare {table.contest.name}"
         entries = {
             "config": {**table.config.as_dict(), "discover": dict(discovery.config)},
-            "metrics": {"rows": list(table.methods), "memory": list(table.memory), "control": table.contest.control},
+            "metrics": {
+                "rows": list(table.methods),
+                "published": list(table.published),
+                "memory": list(table.memory),
+                "control": table.contest.control,
+            },
             "paper": dict(table.contest.paper),
             "command": f"atlasd compare {table.contest.name} --seed {table.seed}",
         }

@@ -15,9 +15,9 @@ from atlasd.datasets.sphere_mnist import BACKGROUND, CENTRES, CLASSES, RADIUS, S
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.experiments.compare import OURS, Answer, Contest
-from atlasd.experiments.config import Config, option, tolerance_option
-from atlasd.experiments.rivals import ask_map
+from atlasd.experiments.compare import OURS, Answer, CompareConfig, Contest
+from atlasd.experiments.config import option
+from atlasd.experiments.rivals import ask_map, ask_tandem
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.segment import SegmentPredictor
 from atlasd.prediction.train import Schedule
@@ -25,14 +25,13 @@ from atlasd.runtime.random import stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareSphereConfig(Config):
+class CompareSphereConfig(CompareConfig):
     """Settings of the comparison on digits on a sphere."""
 
     samples: int = option(2500, "spheres", least=60)
     epochs: int = option(5, "passes of the predictors over the data", least=1)
     gradient_batches: int = option(150, "batches of the paper's search", least=1)
     liegan_steps: int = option(400, "steps of LieGAN", least=1)
-    tolerance: float = tolerance_option()
 
 
 def data(config: CompareSphereConfig, seed: int, control: bool) -> SphereDigits:
@@ -65,8 +64,20 @@ def ours(side: SphereDigits, config: CompareSphereConfig, seed: int) -> Answer:
 
 def papers_search(side: SphereDigits, config: CompareSphereConfig, seed: int) -> Answer:
     """The paper's algorithm on the same charts and predictors."""
-    search = GradientSearch(growth=0.35, loss="cross_entropy", steps=config.gradient_batches, spread=0.5)
+    search = _published(config)
+    if config.aids:
+        search = GradientSearch(growth=0.35, loss="cross_entropy", steps=config.gradient_batches, spread=0.5)
     return ask_map(search, side.x, side.y.long(), seed=seed, **_options(config))
+
+
+def papers_own(side: SphereDigits, config: CompareSphereConfig, seed: int) -> Answer:
+    """The paper's algorithm with its encoders and decoders in tandem."""
+    network = SegmentPredictor.published(background=BACKGROUND)
+    return ask_tandem(_published(config), side.x, side.y.long(), network=network, seed=seed, **_options(config))
+
+
+def _published(config: CompareSphereConfig) -> GradientSearch:
+    return GradientSearch.published(growth=0.35, loss="cross_entropy", epochs=None, steps=config.gradient_batches)
 
 
 def liegg(side: SphereDigits, config: CompareSphereConfig, seed: int) -> Answer:
@@ -77,7 +88,15 @@ def liegg(side: SphereDigits, config: CompareSphereConfig, seed: int) -> Answer:
 
 def liegan(side: SphereDigits, config: CompareSphereConfig, seed: int) -> Answer:
     """One generator in so(3) that turns the whole sphere; no such turn is a symmetry."""
-    search = LieGAN(steps=config.liegan_steps, batch=64)
+    return _play(LieGAN(steps=config.liegan_steps, batch=64), side, seed)
+
+
+def liegan_own(side: SphereDigits, config: CompareSphereConfig, seed: int) -> Answer:
+    """The same at the rates and weights of its paper."""
+    return _play(LieGAN(steps=config.liegan_steps, batch=64).published(), side, seed)
+
+
+def _play(search: LieGAN, side: SphereDigits, seed: int) -> Answer:
     found = find_on_sphere(side.x, side.y, classes=CLASSES, search=search, seed=seed)
     axis = [round(float(found.basis[0][i, j]), 2) for i, j in ((2, 1), (0, 2), (1, 0))] if len(found.basis) else []
     return Answer(found.basis, confirm=lambda: 0, note=f"turns the whole sphere about {axis}")
@@ -90,6 +109,7 @@ CONTEST = Contest(
     truth=so(2),
     data=data,
     methods={OURS: ours, "AtlasD": papers_search, "LieGG": liegg, "LieGAN": liegan},
+    published={"AtlasD": papers_own, "LieGAN": liegan_own},
     control="digits that were never turned",
     paper={"AtlasD error_deg": 1.46, "LieGAN": "a random rotation of the sphere"},
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Config", "configure", "option", "parse_settings", "tolerance_option"]
+__all__ = ["Config", "RunConfig", "configure", "option", "parse_settings", "tolerance_option"]
 
 import dataclasses
 import difflib
@@ -100,6 +100,13 @@ class Config:
             (f.name, _expected(f, kinds[f.name]), _written(f.default), f.metadata.get("help", ""))
             for f in dataclasses.fields(cls)
         ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Config):
+    """Base of the configurations of runs and comparisons: all can be told where to work."""
+
+    device: str = option("cpu", "where tensors live and networks are trained: cpu, cuda, cuda:1, ...")
 
 
 def configure(kind: type[C], values: Mapping[str, Any]) -> C:

@@ -27,4 +27,7 @@ def run(config: FunctionConfig, seed: int, progress: Progress) -> tuple[Discover
         "largest_error_deg": max(errors),
         "errors_deg": errors,
     }
+    if found.proposed_cosets is not None:
+        errors, nearest = element_errors(found.proposed_cosets, square.group.cosets)
+        metrics |= {"proposed": len(errors), "proposed_distinct": len(set(nearest)), "proposed_deg": max(errors)}
     return found, Extras(metrics, paper_figures("d4"))

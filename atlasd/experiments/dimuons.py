@@ -17,7 +17,7 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.datasets.dimuons import Dimuons, load_dimuons
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.lorentz import lorentz_metrics, metric_field
 from atlasd.experiments.record import Extras
 from atlasd.prediction.moments import DeepSetsPredictor, MomentPredictor
@@ -34,7 +34,7 @@ _KINDS: Mapping[str, PredictorSpec] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class DimuonConfig(Config):
+class DimuonConfig(RunConfig):
     """Settings of the dimuon experiment."""
 
     IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
@@ -62,6 +62,7 @@ def run(config: DimuonConfig, seed: int, progress: Progress) -> tuple[Discovery,
         predictor=_KINDS[config.predictor],
         tolerance=config.tolerance,
         seed=seed,
+        device=config.device,
         progress=progress,
     )
     if config.target == "mass":

@@ -6,7 +6,7 @@ __all__ = ["CONFIG", "HeatConfig", "run"]
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -19,19 +19,18 @@ from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
 from atlasd.prediction.neural import ConvPredictor
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.prediction.stencil import StencilPredictor
-from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeatConfig(Config):
+class HeatConfig(RunConfig):
     """Settings of the heat experiment."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -39,6 +38,8 @@ class HeatConfig(Config):
         "paper": {
             "samples": 10_000,
             "search": "gradient",
+            "published": True,
+            "tandem": True,
             "predictor": "conv",
             "epochs": 10,
             "robust": False,
@@ -66,11 +67,14 @@ class HeatConfig(Config):
     samples: int = option(1000, "simulated fields; 2000 of plane waves, unless given", least=8)
     steps: int = option(50, "steps of the simulator", least=1)
     search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
+    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
+    tandem: bool = option(False, "train predictors with the generators in the gradient search")
     predictor: Literal["stencil", "conv"] = option("stencil", "what is fitted to each chart")
     generators: int | Literal["auto"] = option(1, "generators of the gradient search", least=1)
     similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
     growth: float = option(0.1, "growth factor of the gradient search", least=0)
     growth_limit: float | None = option(1.0, "growth limit of the gradient search", least=0)
+    clip: Literal["norm", "entries"] = option("norm", "what the growth limit is held against, in a published search")
     weight: float = option(0.05, "weight of the similarity term", least=0)
     batches: int = option(300, "batches of the gradient search, unless epochs is given", least=1)
     epochs: int | None = option(None, "passes of the gradient search over the data", least=1)
@@ -101,9 +105,10 @@ def run(config: HeatConfig, seed: int, progress: Progress) -> tuple[Discovery, E
         atlas=atlas,
         predictor=_predictor(config),
         search=_search(config),
-        cosets=CosetSearch(method=config.cosets, starts=config.starts, top=config.top, normalize=config.normalize),
+        cosets=_cosets(config),
         tolerance=config.tolerance,
         seed=seed,
+        device=config.device,
         progress=progress,
     )
     radii = atlas.radii
@@ -115,35 +120,47 @@ def run(config: HeatConfig, seed: int, progress: Progress) -> tuple[Discovery, E
 def _search(config: HeatConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
         return SpectralSearch()
-    return GradientSearch(
-        generators=config.generators,
-        growth=config.growth,
-        growth_limit=config.growth_limit,
-        similarity=config.similarity,
-        weight=config.weight,
-        steps=config.batches,
-        epochs=config.epochs,
-        batch=config.batch,
-        learning_rate=config.learning_rate,
-        spread=config.spread,
-        robust=config.robust,
-    )
+    settings: dict[str, Any] = {
+        "generators": config.generators,
+        "growth": config.growth,
+        "growth_limit": config.growth_limit,
+        "similarity": config.similarity,
+        "weight": config.weight,
+        "steps": config.batches,
+        "epochs": config.epochs,
+        "batch": config.batch,
+        "learning_rate": config.learning_rate,
+        "spread": config.spread,
+        "robust": config.robust,
+        "tandem": config.tandem,
+    }
+    return GradientSearch.published(clip=config.clip, **settings) if config.published else GradientSearch(**settings)
+
+
+def _cosets(config: HeatConfig) -> CosetSearch:
+    if config.published and config.cosets == "gradient":
+        return CosetSearch.published(
+            starts=config.starts, top=config.top, normalize=config.normalize, epochs=config.epochs or 10
+        )
+    return CosetSearch(method=config.cosets, starts=config.starts, top=config.top, normalize=config.normalize)
 
 
 def _predictor(config: HeatConfig) -> PredictorSpec:
     if config.predictor == "stencil":
         return StencilPredictor()
-    if config.preset != "paper":
+    if not config.published:
         return ConvPredictor()
-    # The paper's own network and schedule: every epoch counts, none is cut short.
-    schedule = Schedule(epochs=10, batch=16, learning_rate=1e-3, patience=10)
-    return ConvPredictor(residual=False, smooth=False, schedule=schedule)
+    network = ConvPredictor.published()
+    return replace(network, schedule=replace(network.schedule, epochs=config.epochs or network.schedule.epochs))
 
 
 def _metrics(found: Discovery) -> dict[str, Any]:
     """Distance from so(2), and what else was found."""
+    proposed, elements = found.proposed, found.proposed_cosets
     return {
         "angle_deg": span_angle(found.algebra, so(2)),
+        "proposed_angle_deg": None if proposed is None else span_angle(LieAlgebra(proposed), so(2)),
+        "proposed_cosets": None if elements is None else len(elements),
         "dimension": found.group.dimension,
         "cosets": found.group.order,
         "group": found.group.name,

@@ -18,7 +18,7 @@ from atlasd.datasets.heat import heat_fields, heat_rate, simulate_heat
 from atlasd.discovery.discover import discover
 from atlasd.discovery.problem import prepare
 from atlasd.discovery.result import Discovery
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.heat import span_angle
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
@@ -28,7 +28,7 @@ from atlasd.runtime.random import stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class LieGGHeatConfig(Config):
+class LieGGHeatConfig(RunConfig):
     """Settings of LieGG on the heat equation."""
 
     initial: Literal["isotropic", "separable"] = option("isotropic", "fields: plane waves, or the paper's")
@@ -79,6 +79,7 @@ def run(config: LieGGHeatConfig, seed: int, progress: Progress) -> tuple[Discove
         cosets=False,
         tolerance=config.tolerance,
         seed=seed,
+        device=config.device,
         progress=progress,
     )
     return discovery, Extras(metrics, paper_figures("liegg-heat"), {"input": x[0], "output": function(x[:1])[0]})

@@ -19,10 +19,11 @@ from atlasd.datasets.files import DataFile, open_data
 from atlasd.datasets.own import Cleaning, OwnData, read_own, scaled
 from atlasd.datasets.vector_channels import Mixing, find_pairs
 from atlasd.discovery.discover import discover
+from atlasd.discovery.flow import discover_flow
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.targets import Targets
 from atlasd.errors import InputError
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.own_charts import Placement, place_charts, plan_charts
 from atlasd.experiments.record import Extras
 from atlasd.geometry.actions import Action, GridAction
@@ -33,7 +34,7 @@ from atlasd.runtime.stages import located
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnConfig(Config):
+class OwnConfig(RunConfig):
     """Settings of `atlasd discover`."""
 
     MANY: ClassVar[bool] = True
@@ -53,6 +54,7 @@ class OwnConfig(Config):
     nan: Literal["auto", "refuse", "mask"] = option("auto", "refuse missing values, or leave them out; auto in tables")
     duplicates: Literal["refuse", "drop"] = option("refuse", "refuse many copies, or leave them out")
     samples: int = option(0, "most samples used; 0 for 1000 fields or 30000 vectors", least=0)
+    flow: bool = option(False, "whether the data are states, and the target their velocities or the next states")
     tolerance: float = tolerance_option()
     budget: str = option("", "time after which nothing new is begun, such as 90s or 2min; none if empty")
 
@@ -61,7 +63,7 @@ class OwnConfig(Config):
         changes = self.changes()
         words = ["discover", *(str(changes.pop(k)) for k in ("file", "second") if k in changes), "--seed", str(seed)]
         for key, value in changes.items():
-            words += [f"--{key.replace('_', '-')}", str(value)]
+            words += [f"--{key.replace('_', '-')}", *([] if value is True else [str(value)])]
         return words
 
     def title(self, name: str) -> str:
@@ -79,6 +81,8 @@ def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
 
 def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Reads and checks the data, says what was understood and how long it may take, and asks for the symmetry."""
+    if config.flow:
+        return _run_flow(config, seed, progress)
     started = time.monotonic()
     data, choice = choose_own(config, files)
     sphere = config.charts.startswith("sphere")
@@ -102,6 +106,7 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
             tolerance=config.tolerance,
             budget=None if not config.budget else max(parse_time(config.budget) - (time.monotonic() - started), 1.0),
             seed=seed,
+            device=config.device,
             progress=progress,
         )
     metrics: dict[str, Any] = {"samples": len(data.x), "charts": placement.kind}
@@ -115,6 +120,26 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
             "dropped": len(placed.survey.dropped),
         }
     return found, Extras(metrics, {}, _picture(data, placed.atlas.radii if placed.atlas else None))
+
+
+def _run_flow(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Asks for the symmetries of a flow: of velocities where a target is given, or else of the step to the next row."""
+    steps = not config.target and not config.second
+    if steps:
+        names = config.input or ",".join(open_data(located(config.file)).variables)
+        config = replace(config, input=names, target=names, ahead=config.ahead or 1)
+    data, choice, _ = load_own(config)
+    progress.say(f"states: {_shown(choice.inputs)}, used as {_shape(data.x)}")
+    progress.say(f"velocities: {'steps to later rows' if steps else _shown(choice.targets)}")
+    found = discover_flow(
+        data.x, None if steps else data.y, after=data.y if steps else None, tolerance=config.tolerance, seed=seed,
+        progress=progress,
+    )  # fmt: skip
+    answer = found.symmetries
+    reason = " ".join([answer.verdict.reason, found.reason, *(f"{c.formula}." for c in found.conserved)])
+    answer = replace(answer, verdict=replace(answer.verdict, reason=reason))
+    conserved = [{"formula": c.formula, "upper": c.upper} for c in found.conserved]
+    return answer, Extras({"samples": len(data.x), "conserved": conserved}, {}, {})
 
 
 def load_own(config: OwnConfig) -> tuple[OwnData, Choice, list[DataFile]]:

@@ -11,7 +11,7 @@ _FIGURES: Mapping[str, Mapping[str, Any]] = {
     "heat/nineteen": {"angle_deg": 1.67, "dimension": 1, "cosets": 2, "samples": 10_000},
     "heat/three": {"angle_deg": 10.4, "dimension": 1, "cosets": 2, "samples": 10_000},
     "heat/sheared": {"angle_deg": 19.5, "dimension": 1, "cosets": 2, "samples": 10_000},
-    "liegg-heat": {"smallest_without": 1.137e-6, "smallest_with": "much higher", "angle_deg": 0.0},
+    "liegg-heat": {"smallest_without": 1.137e-6, "smallest_with": "much higher", "generator": "SO(2)"},
     "top-tagging/standard": {"metric_cosine": 0.9996, "generators": 7, "cosets": 2, "shared_pairs": 1},
     "top-tagging/cosine": {"generators": 7, "shared_pairs": 21},
     "d4": {"elements": 8, "starts": 256, "top": 128},

@@ -119,7 +119,8 @@ def fit_pixels(
     for _ in progress.track(range(plan.epochs), label):
         total = 0.0
         for index in torch.randperm(len(x), generator=order).split(plan.batch):
-            loss = functional.cross_entropy(network(x[index]), y[index].long(), weight=weight)
+            given, truth = x[index].to(weight.device), y[index].to(weight.device).long()
+            loss = functional.cross_entropy(network(given), truth, weight=weight)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

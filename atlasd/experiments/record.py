@@ -23,6 +23,7 @@ from atlasd.experiments import Experiment, find_experiment
 from atlasd.experiments.config import Config
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.content import read_json, tensor_digest, write_tensors
+from atlasd.runtime.device import find_device
 from atlasd.runtime.executor import working_in
 from atlasd.runtime.files import is_litter, write_atomically
 from atlasd.runtime.progress import Progress, tell
@@ -110,6 +111,7 @@ def plan_config(experiment: Experiment, config: Config, *, seed: int = 0, out: s
     if out is None and config.MANY:
         plan = replace(plan, directory=_unused(directory, plan.command))
     check_directory(plan.directory)
+    find_device(getattr(config, "device", "cpu"))
     return plan
 
 

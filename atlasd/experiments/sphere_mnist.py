@@ -6,7 +6,7 @@ __all__ = ["CONFIG", "SphereMnistConfig", "digit_atlas", "pictures", "run"]
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -14,12 +14,14 @@ from torch import Tensor
 
 from atlasd.algebra.known_algebras import so
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.datasets.sphere_mnist import BACKGROUND, CENTRES, HEIGHT, RADIUS, WIDTH, SphereDigits, sphere_mnist
+from atlasd.baselines.liegan import LieGAN
+from atlasd.baselines.sphere import find_on_sphere
+from atlasd.datasets.sphere_mnist import BACKGROUND, CENTRES, CLASSES, HEIGHT, RADIUS, WIDTH, SphereDigits, sphere_mnist
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.heat import span_angle
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
@@ -34,7 +36,7 @@ from atlasd.runtime.random import stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class SphereMnistConfig(Config):
+class SphereMnistConfig(RunConfig):
     """Settings of the experiment with digits on a sphere."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -42,6 +44,8 @@ class SphereMnistConfig(Config):
         "paper": {
             "samples": 10_000,
             "search": "gradient",
+            "published": True,
+            "tandem": True,
             "wide": True,
             "skips": False,
             "fit_epochs": 20,
@@ -60,6 +64,8 @@ class SphereMnistConfig(Config):
     )
     search: Literal["spectral", "gradient"] = option("spectral", "by values at finite size, or the paper's")
     generators: int | Literal["auto"] = option(1, "how many generators, or auto to find out", least=1)
+    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
+    tandem: bool = option(False, "train predictors with the generators in the gradient search")
     wide: bool = option(False, "predictors with the paper's 32-64-64-64 channels, or half as many")
     skips: bool = option(True, "let the decoder see the levels of the encoder")
     fit_epochs: int = option(6, "passes of the predictors over the data", least=1)
@@ -71,6 +77,9 @@ class SphereMnistConfig(Config):
     learning_rate: float = option(3e-2, "learning rate of the gradient search", least=1e-12)
     spread: float = option(0.5, "spread of the coefficients eta in the gradient search; 1 in the paper", least=1e-6)
     cosets: bool = option(False, "look for mirrors too")
+    liegan_steps: int = option(
+        40, "steps of LieGAN, whose rotation of the sphere is drawn; 0 for a random one", least=0
+    )
     tolerance: float = tolerance_option()
 
 
@@ -94,13 +103,16 @@ def run(config: SphereMnistConfig, seed: int, progress: Progress) -> tuple[Disco
         cosets=config.cosets,
         tolerance=config.tolerance,
         seed=seed,
+        device=config.device,
         progress=progress,
     )
     fields = {
         "input": data.x[0],
         "output": data.y[:1].float(),
         "radii": torch.tensor([RADIUS, RADIUS], dtype=torch.float64),
-        "spheres": pictures(data.x[:1], atlas, found.algebra, seed=seed),
+        "spheres": pictures(
+            data.x[:1], atlas, found.algebra, seed=seed, rotation=_global_rotation(data, config, seed, progress)
+        ),
     }
     return found, Extras(_metrics(found, data), paper_figures("sphere-mnist"), fields)
 
@@ -147,12 +159,15 @@ def pictures(x: Tensor, atlas: Atlas, algebra: LieAlgebra, *, seed: int, rotatio
 
 
 def _predictor(config: SphereMnistConfig) -> SegmentPredictor:
+    schedule = Schedule(epochs=config.fit_epochs, batch=32, learning_rate=5e-3, patience=config.fit_epochs)
+    if config.published:
+        schedule = replace(SegmentPredictor.published().schedule, epochs=config.fit_epochs)
     return SegmentPredictor(
         widths=(32, 64, 64, 64) if config.wide else (16, 32, 32, 32),
         skips=config.skips,
         background=BACKGROUND,
         background_weight=config.background_weight,
-        schedule=Schedule(epochs=config.fit_epochs, batch=32, learning_rate=5e-3, patience=config.fit_epochs),
+        schedule=schedule,
     )
 
 
@@ -160,15 +175,30 @@ def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
         generators = None if config.generators == "auto" else config.generators
         return SpectralSearch(generators=generators, samples=config.search_samples, derivatives=False)
-    return GradientSearch(
-        generators=config.generators,
-        growth=config.growth,
-        loss="cross_entropy",
-        steps=config.batches,
-        epochs=config.epochs,
-        learning_rate=config.learning_rate,
-        spread=config.spread,
-    )
+    settings: dict[str, Any] = {
+        "generators": config.generators,
+        "growth": config.growth,
+        "loss": "cross_entropy",
+        "steps": config.batches,
+        "epochs": config.epochs,
+        "learning_rate": config.learning_rate,
+        "spread": config.spread,
+        "tandem": config.tandem,
+    }
+    return GradientSearch.published(**settings) if config.published else GradientSearch(**settings)
+
+
+def _global_rotation(data: SphereDigits, config: SphereMnistConfig, seed: int, progress: Progress) -> Tensor | None:
+    """A rotation of the whole sphere by 60 degrees along the generator in so(3) that LieGAN comes to, `(3, 3)`."""
+    if not config.liegan_steps:
+        return None
+    settings = LieGAN(batch=16, steps=config.liegan_steps)
+    search = replace(settings.published(), epochs=20) if config.published else settings
+    found = find_on_sphere(data.x, data.y, classes=CLASSES, search=search, seed=seed, progress=progress)
+    if not len(found.basis):
+        return None
+    a = found.basis[0].double()
+    return torch.matrix_exp(math.radians(60) * a / torch.linalg.matrix_norm(a, ord=2))
 
 
 def _metrics(found: Discovery, data: SphereDigits) -> dict[str, Any]:
@@ -177,6 +207,7 @@ def _metrics(found: Discovery, data: SphereDigits) -> dict[str, Any]:
     extents = [d.extent for d in found.verdict.directions if d.extent is not None]
     return {
         "angle_deg": span_angle(found.algebra, so(2)),
+        "proposed_angle_deg": None if found.proposed is None else span_angle(LieAlgebra(found.proposed), so(2)),
         "scaling_angle_deg": span_angle(found.algebra, scaling),
         "dimension": found.group.dimension,
         "group": found.group.name,

@@ -20,7 +20,7 @@ from atlasd.algebra.group import Group
 from atlasd.datasets.sphere_mnist import BACKGROUND, CENTRES, CLASSES, HEIGHT, SphereDigits, sphere_mnist
 from atlasd.discovery.result import Discovery, PredictorSummary, Verdict, load
 from atlasd.errors import InputError
-from atlasd.experiments.config import Config, option
+from atlasd.experiments.config import RunConfig, option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.pixel_networks import Plan, digit_accuracy, fit_pixels, parameters, pixel_network
 from atlasd.experiments.record import Extras
@@ -41,7 +41,7 @@ _GROUPS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class DownstreamConfig(Config):
+class DownstreamConfig(RunConfig):
     """Settings of the comparison."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -153,7 +153,7 @@ def _score(model: Model, config: DownstreamConfig, seed: int, progress: Progress
         "accuracy_inside": _spheres(max(config.test // 3, 1), config.rotate, seed, "test"),
     }
     plan = _plan(config)
-    network = pixel_network(plan, model.group, model.kind, stream(seed, "pixels", "weights"))
+    network = pixel_network(plan, model.group, model.kind, stream(seed, "pixels", "weights")).to(config.device)
     first = (HEIGHT - config.rows) // 2
     band = slice(first, first + config.rows)
     start, busy = time.monotonic(), time.process_time()
@@ -167,6 +167,7 @@ def _score(model: Model, config: DownstreamConfig, seed: int, progress: Progress
         label=f"training {model.name}",
     )
     seconds, busy = time.monotonic() - start, time.process_time() - busy
+    network.cpu()
     scores = {key: digit_accuracy(network, t.x, t.y, BACKGROUND) for key, t in tests.items()}
     turns = {f"turn_{d}": e for d, e in _turns(network, tests["accuracy"].x[:8]).items()}
     return {

@@ -6,7 +6,7 @@ __all__ = ["CONFIG", "TopTaggingConfig", "jet_moments", "run"]
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -15,11 +15,12 @@ from torch import Tensor
 from atlasd.algebra.invariants import metric, metric_cosine
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.datasets.top_tagging import load_jets
+from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.lorentz import (
     MINKOWSKI,
     conformal_lorentz,
@@ -44,16 +45,31 @@ _UNIT = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopTaggingConfig(Config):
+class TopTaggingConfig(RunConfig):
     """Settings of the top-tagging experiment."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "cpu": {},
-        "paper": {"search": "gradient", "predictor": "mlp", "samples": None, "growth_limit": None},
+        "paper": {
+            "search": "gradient",
+            "published": True,
+            "predictor": "mlp",
+            "samples": None,
+            "epochs": 10,
+            "search_epochs": 10,
+            "batch": 16,
+            "learning_rate": 1e-3,
+            "spread": 1.0,
+            "growth_limit": None,
+            "cosets": "gradient",
+            "starts": 64,
+            "top": 16,
+        },
     }
 
     IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
         ("similarity", "cosine"): {"search": "gradient"},
+        ("normalize", False): {"cosets": "gradient"},
     }
 
     preset: Literal["cpu", "paper"] = option("cpu", "defaults: a minute on one core, or the paper's own settings")
@@ -70,7 +86,17 @@ class TopTaggingConfig(Config):
     weight: float = option(0.1, "weight of the similarity term", least=0)
     growth: float = option(1.0, "growth factor of the gradient search", least=0)
     growth_limit: float | None = option(1.0, "growth limit of the gradient search", least=0)
-    batches: int = option(4000, "batches of the gradient search", least=1)
+    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
+    batches: int = option(4000, "batches of the gradient search, unless search_epochs is given", least=1)
+    search_epochs: int | None = option(None, "passes of the gradient search over the jets", least=1)
+    batch: int = option(64, "batch of the gradient search", least=1)
+    learning_rate: float = option(5e-3, "learning rate of the gradient search", least=1e-12)
+    spread: float = option(_SMALL, "spread of the coefficients eta in the gradient search; 1 in the paper", least=1e-6)
+    cosets: Literal["normalizer", "gradient"] = option("normalizer", "search for cosets")
+    coset_epochs: int = option(3, "passes of a published coset search over the jets", least=1)
+    starts: int = option(64, "random starts of the coset search", least=1)
+    top: int = option(64, "most components that are kept", least=1)
+    normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
     tolerance: float = tolerance_option()
 
 
@@ -87,8 +113,10 @@ def run(config: TopTaggingConfig, seed: int, progress: Progress) -> tuple[Discov
         _labels(y, config, seed),
         predictor=_predictor(config),
         search=_search(config),
+        cosets=_cosets(config),
         tolerance=config.tolerance,
         seed=seed,
+        device=config.device,
         progress=progress,
     )
     metrics = lorentz_metrics(found, conformal_lorentz())
@@ -117,19 +145,28 @@ def _labels(y: Tensor, config: TopTaggingConfig, seed: int) -> Tensor:
 def _search(config: TopTaggingConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
         return SpectralSearch()
-    # The paper's loss is that of logits and has no upper end. The error of probabilities has one: growth and weight
+    settings: dict[str, Any] = {
+        "generators": config.generators,
+        "similarity": config.similarity,
+        "growth_limit": config.growth_limit,
+        "steps": config.batches,
+        "epochs": config.search_epochs,
+        "batch": config.batch,
+        "spread": config.spread,
+        "learning_rate": config.learning_rate,
+    }
+    if config.published:
+        return GradientSearch.published(loss="cross_entropy", weight=config.weight, growth=config.growth, **settings)
+    # The error of probabilities has an upper end, which the cross-entropy of the paper has not: growth and weight
     # count in small units, or large generators would pay whatever they do to the labels.
-    return GradientSearch(
-        generators=config.generators,
-        similarity=config.similarity,
-        weight=_UNIT * config.weight,
-        growth=_UNIT * config.growth,
-        growth_limit=config.growth_limit,
-        steps=config.batches,
-        batch=64,
-        spread=_SMALL,
-        learning_rate=5e-3,
-    )
+    return GradientSearch(weight=_UNIT * config.weight, growth=_UNIT * config.growth, **settings)
+
+
+def _cosets(config: TopTaggingConfig) -> CosetSearch:
+    settings: dict[str, Any] = {"starts": config.starts, "top": config.top, "normalize": config.normalize}
+    if config.published and config.cosets == "gradient":
+        return CosetSearch.published(loss="cross_entropy", epochs=config.coset_epochs, batch=config.batch, **settings)
+    return CosetSearch(method=config.cosets, **settings)
 
 
 def jet_moments(epochs: int) -> MomentPredictor:
@@ -141,6 +178,9 @@ def jet_moments(epochs: int) -> MomentPredictor:
 def _predictor(config: TopTaggingConfig) -> PredictorSpec:
     if config.predictor == "moments":
         return jet_moments(config.epochs)
+    if config.published and config.predictor == "mlp":
+        network = MLPPredictor.published()
+        return replace(network, schedule=replace(network.schedule, epochs=config.epochs))
     slow = Schedule(epochs=config.epochs, batch=256, learning_rate=1e-3, patience=config.epochs)
     if config.predictor == "deepsets":
         return DeepSetsPredictor(inner=(128, 128), hidden=(128,), schedule=slow)

@@ -22,8 +22,8 @@ from atlasd.baselines.liegan import LieGAN
 from atlasd.datasets.top_tagging import find_jets, jet_count, read_jets
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery, load
-from atlasd.errors import DataError, InputError
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.errors import DataError
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.paper import paper_figures
 from atlasd.experiments.record import Extras
 from atlasd.experiments.top_tagging import jet_moments
@@ -54,7 +54,7 @@ _LEADING = 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopTaggingDownstreamConfig(Config):
+class TopTaggingDownstreamConfig(RunConfig):
     """Settings of the comparison of taggers."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -95,7 +95,6 @@ class TopTaggingDownstreamConfig(Config):
     learning_rate: float = option(3e-3, "peak of the learning rate", least=1e-12)
     weight_decay: float = option(0.01, "weight decay", least=0)
     elements: int = option(4, "elements of each group under which the change of outputs is measured", least=1)
-    device: Literal["cpu", "cuda"] = option("cpu", "where the networks are trained")
 
 
 CONFIG = TopTaggingDownstreamConfig
@@ -117,8 +116,6 @@ def run(
     """Trains every network with the same jets, order, steps and seeds, and compares them."""
     kept = Checkpoint() if kept is None else kept
     keep_freed_memory()
-    if config.device == "cuda" and not torch.cuda.is_available():
-        raise InputError("`device` must be one that is there, got cuda without a GPU; write device=cpu.")
     files = _find(config)
     given = None if config.discovery is None else _load(located(config.discovery))
     liegan = None if config.liegan is None else load_metric(located(config.liegan))

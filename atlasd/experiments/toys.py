@@ -20,7 +20,7 @@ from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import InputError
-from atlasd.experiments.config import Config, option, tolerance_option
+from atlasd.experiments.config import RunConfig, option, tolerance_option
 from atlasd.experiments.record import Extras
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.runtime.progress import Progress
@@ -28,12 +28,12 @@ from atlasd.runtime.random import stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class FunctionConfig(Config):
+class FunctionConfig(RunConfig):
     """Settings of every experiment on a function of vectors."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "cpu": {},
-        "paper": {"cosets": "gradient", "starts": 256, "top": 128},
+        "paper": {"published": True, "cosets": "gradient", "starts": 256, "top": 128},
     }
 
     IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
@@ -45,6 +45,7 @@ class FunctionConfig(Config):
     preset: Literal["cpu", "paper"] = option("cpu", "defaults: seconds on two cores, or the paper's own settings")
     samples: int = option(2000, "random inputs", least=8)
     predictor: Literal["oracle", "mlp"] = option("oracle", "ask the function itself, or a perceptron fitted to it")
+    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
     search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
     generators: int | Literal["auto"] = option(1, "generators of the gradient search", least=1)
     similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
@@ -52,13 +53,22 @@ class FunctionConfig(Config):
     starts: int = option(64, "random starts of the coset search", least=1)
     top: int = option(64, "most components that are kept", least=1)
     normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
+    coset_epochs: int = option(20, "passes of a published coset search; the paper does not say", least=1)
     tolerance: float = tolerance_option()
 
     def make_search(self) -> SpectralSearch | GradientSearch:
         """The search for generators that is asked for."""
         if self.search == "spectral":
             return SpectralSearch()
-        return GradientSearch(generators=self.generators, similarity=self.similarity)
+        kind = GradientSearch.published if self.published else GradientSearch
+        return kind(generators=self.generators, similarity=self.similarity)
+
+    def make_cosets(self) -> CosetSearch:
+        """The search for cosets that is asked for."""
+        settings: dict[str, Any] = {"starts": self.starts, "top": self.top, "normalize": self.normalize}
+        if self.published and self.cosets == "gradient":
+            return CosetSearch.published(epochs=self.coset_epochs, **settings)
+        return CosetSearch(method=self.cosets, **settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +111,10 @@ def discover_toy(chosen: Toy, config: FunctionConfig, seed: int, progress: Progr
     x = chosen.sample(config.samples, stream(seed, "toy", chosen.name))
     options: dict[str, Any] = {
         "search": config.make_search(),
-        "cosets": CosetSearch(method=config.cosets, starts=config.starts, top=config.top, normalize=config.normalize),
+        "cosets": config.make_cosets(),
         "tolerance": config.tolerance,
         "seed": seed,
+        "device": config.device,
         "progress": progress,
     }
     if config.predictor == "oracle":

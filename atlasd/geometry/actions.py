@@ -6,7 +6,7 @@ __all__ = ["Action", "GridAction", "Representation", "VectorAction"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -210,6 +210,16 @@ class VectorAction:
     """
 
     rho_out: Representation | None = None
+    homogeneous: ClassVar[bool] = False
+    """Whether matrices have one row and column more than vectors have components."""
+
+    def matrix_size(self, n: int) -> int:
+        """Size of the matrices for vectors of n components."""
+        return n
+
+    def columns(self, x: Tensor) -> Tensor:
+        """What generators multiply: the vectors `(*, n)` themselves."""
+        return x
 
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
         """Moves vectors `(*L, n)` or tokens `(*L, P, n)` by `(n, n)` or `(*L, n, n)`."""

@@ -5,18 +5,21 @@ from __future__ import annotations
 __all__ = ["CGNetPredictor", "ChartCGNet"]
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from atlasd.errors import InputError
-from atlasd.prediction.neural import Architecture, fit_modules
+from atlasd.prediction.networks import Network
+from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, rebuilt
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.train import Job, Schedule
 from atlasd.prediction.trivial import centre_crop
+from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
 
@@ -86,7 +89,8 @@ class _CGNet(nn.Module):
         return torch.cat([entered, z], dim=1)
 
 
-class ChartCGNet(nn.Module):
+@storable("architecture", "weights", read=rebuilt)
+class ChartCGNet(Network):
     """One network for every chart: inputs `(B, K, C, *in)` to logits `(B, K, classes, *out)`.
 
     Arguments:
@@ -152,24 +156,34 @@ class CGNetPredictor:
     background_weight: float = 1.0
     schedule: Schedule = Schedule(epochs=30, batch=16, learning_rate=1e-3, patience=30)
 
+    @classmethod
+    def published(cls, **changes: Any) -> CGNetPredictor:
+        """The training of the paper's climate: thirty passes, nothing cut short.
+
+        Arguments:
+            changes: Settings that differ from the paper's.
+        """
+        return replace(cls(schedule=replace(PUBLISHED, epochs=30)), **changes)
+
     def fit(
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
         """Fits the networks of all charts together."""
+        job = Job(samples, train, held_out)
+        return self.blueprint(samples).fit([job], self.schedule, seed=seed, progress=progress)[0]
+
+    def blueprint(self, samples: Samples) -> Blueprint:
+        """The networks of all charts for these samples."""
         radii = samples.atlas.radii
         if not samples.classes or not samples.is_field or samples.size != 2 or radii is None:
             raise InputError("`y` must hold a class for every pixel of a plane with an atlas; use another predictor.")
         weights = torch.ones(samples.classes)
         weights[0] = self.background_weight
-        shape = tuple(samples.targets(train[:1]).shape[2:])
+        shape = tuple(samples.targets(torch.zeros(1, dtype=torch.long)).shape[2:])
         make = Architecture(
             ChartCGNet,
             (len(samples.atlas), samples.x.shape[1], samples.classes, shape),
             {"widths": self.widths, "blocks": self.blocks},
         )
         # It sees all of its patch, and zeros beyond: the margin is what keeps those away.
-        return fit_modules(
-            make, [Job(samples, train, held_out)], self.schedule,
-            kind=f"CGNet {'-'.join(map(str, self.widths))}", reach=float(radii[0] - radii[1]),
-            seed=seed, progress=progress, class_weights=weights,
-        )[0]  # fmt: skip
+        return Blueprint(make, f"CGNet {'-'.join(map(str, self.widths))}", float(radii[0] - radii[1]), weights)

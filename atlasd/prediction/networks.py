@@ -105,6 +105,7 @@ class VectorMLP(Network):
         outputs: Number of outputs.
         hidden: Widths of the hidden layers.
         gated: Whether layers multiply.
+        relu: ReLU in place of SiLU.
         generator: Source of the initial weights.
     """
 
@@ -113,10 +114,17 @@ class VectorMLP(Network):
     out_scale: Tensor
 
     def __init__(
-        self, inputs: int, outputs: int, *, hidden: Sequence[int], gated: bool = False, generator: torch.Generator
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        hidden: Sequence[int],
+        gated: bool = False,
+        relu: bool = False,
+        generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.gated = gated
+        self.gated, self.bend = gated, functional.relu if relu else functional.silu
         widths = [inputs, *hidden]
         layers = [skip_init(nn.Linear, a, 2 * b if gated else b) for a, b in pairwise(widths)]
         self.layers = nn.ModuleList([*layers, skip_init(nn.Linear, widths[-1], outputs)])
@@ -131,7 +139,7 @@ class VectorMLP(Network):
         for i, layer in enumerate(self.layers):
             z = layer(z)
             if i < len(self.layers) - 1:
-                z = gate(z) if self.gated else functional.silu(z)
+                z = gate(z) if self.gated else self.bend(z)
         return z * self.out_scale + self.out_shift
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["ConvPredictor", "MLPPredictor"]
+__all__ = ["Blueprint", "ConvPredictor", "MLPPredictor"]
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -43,7 +43,7 @@ class Architecture:
         return self.kind(*self.shape, **self.options, generator=generator)
 
 
-def _rebuilt(content: Mapping[str, Any]) -> nn.Module:
+def rebuilt(content: Mapping[str, Any]) -> nn.Module:
     """A network as it was fitted, from its architecture and its weights."""
     network = content["architecture"](stream(0, "rebuild"))
     weights = content["weights"]
@@ -52,7 +52,7 @@ def _rebuilt(content: Mapping[str, Any]) -> nn.Module:
 
 
 for _kind in (ChartConv, VectorMLP):
-    storable("architecture", "weights", read=_rebuilt)(_kind)
+    storable("architecture", "weights", read=rebuilt)(_kind)
 
 
 def fit_modules(
@@ -103,6 +103,34 @@ def fit_modules(
     return fitted
 
 
+@dataclass(frozen=True, eq=False)
+class Blueprint:
+    """A network for all charts before it is trained, for whoever trains it.
+
+    Arguments:
+        make: Builds it, from a generator of its first weights.
+        kind: Its name for people.
+        reach: Radius of its receptive field in pixels, to the farthest.
+        class_weights: How much every class counts in its loss, `(classes,)`; `None` for all alike.
+    """
+
+    make: Architecture
+    kind: str
+    reach: float
+    class_weights: Tensor | None = None
+
+    def fit(self, jobs: Sequence[Job], schedule: Schedule, *, seed: int, progress: Progress) -> list[FittedPredictor]:
+        """Fits one network for each job, all at once."""
+        return fit_modules(
+            self.make, jobs, schedule, kind=self.kind, reach=self.reach,
+            seed=seed, progress=progress, class_weights=self.class_weights,
+        )  # fmt: skip
+
+
+PUBLISHED = Schedule(epochs=10, batch=16, learning_rate=1e-3, patience=None, constant=True, loss="mae")
+"""How the paper trains its predictors of heat: ten passes, nothing cut short, the rate as it is."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConvPredictor:
     """The paper's small CNN per chart, without padding; `residual` adds a map of the centre pixel.
@@ -123,13 +151,32 @@ class ConvPredictor:
     smooth: bool = True
     schedule: Schedule = Schedule(epochs=60, batch=32, learning_rate=5e-3, patience=12)
 
+    @classmethod
+    def published(cls, **changes: Any) -> ConvPredictor:
+        """The network and the training of the paper: LeakyReLU then batch norm, mean absolute error.
+
+        Arguments:
+            changes: Settings that differ from the paper's.
+
+        Example:
+            >>> ConvPredictor.published().schedule.epochs
+            10
+        """
+        return replace(cls(residual=False, smooth=False, schedule=PUBLISHED), **changes)
+
     def fit(
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
         """Fits every chart's network in one grouped network."""
+        job = Job(samples, train, held_out)
+        return self.blueprint(samples).fit([job], self.schedule, seed=seed, progress=progress)[0]
+
+    def blueprint(self, samples: Samples) -> Blueprint:
+        """The grouped network for these samples."""
         if not samples.is_field:
             raise InputError("`predictor` must not be a ConvPredictor for vectors; use MLPPredictor.")
-        x, y = samples.inputs(train[:1]), samples.targets(train[:1])
+        one = torch.zeros(1, dtype=torch.long)
+        x, y = samples.inputs(one), samples.targets(one)
         outputs = samples.classes or y.shape[2]
         shape = tuple(y.shape[2:]) if samples.classes else tuple(y.shape[3:])
         room = min(a - b for a, b in zip(x.shape[3:], shape, strict=True)) // 2
@@ -145,12 +192,7 @@ class ConvPredictor:
         options = {"hidden": self.hidden, "depth": layers, "kernel": self.kernel}
         options |= {"residual": self.residual, "smooth": self.smooth}
         make = Architecture(ChartConv, (len(samples.atlas), x.shape[2], outputs, shape), options)
-
-        return fit_modules(
-            make, [Job(samples, train, held_out)], self.schedule,
-            kind=f"CNN, {layers} layers", reach=math.sqrt(2.0) * layers * (self.kernel // 2),
-            seed=seed, progress=progress,
-        )[0]  # fmt: skip
+        return Blueprint(make, f"CNN, {layers} layers", math.sqrt(2.0) * layers * (self.kernel // 2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,12 +202,23 @@ class MLPPredictor:
     Arguments:
         hidden: Widths of the hidden layers.
         gated: Layers that multiply, for polynomials; `False` is SiLU, which bears kinks and logarithms.
+        relu: ReLU in place of SiLU, as in the paper.
         schedule: How to train.
     """
 
     hidden: tuple[int, ...] = (64, 64, 64)
     gated: bool = False
+    relu: bool = False
     schedule: Schedule = Schedule(epochs=150, batch=256, learning_rate=1e-2, patience=30, steps=1000, polish=600)
+
+    @classmethod
+    def published(cls, **changes: Any) -> MLPPredictor:
+        """The network and the training of the paper's jets: two hidden layers of 512, ReLU, ten passes.
+
+        Arguments:
+            changes: Settings that differ from the paper's.
+        """
+        return replace(cls(hidden=(512, 512), relu=True, schedule=PUBLISHED), **changes)
 
     def fit(
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
@@ -175,15 +228,17 @@ class MLPPredictor:
 
     def fit_many(self, jobs: Sequence[Job], *, seed: int, progress: Progress) -> list[FittedPredictor]:
         """Fits one network for each job, all at once."""
-        samples = jobs[0].samples
+        return self.blueprint(jobs[0].samples).fit(jobs, self.schedule, seed=seed, progress=progress)
+
+    def blueprint(self, samples: Samples) -> Blueprint:
+        """The network for these samples."""
         if samples.is_field:
             raise InputError(
                 "`predictor` must not be an MLPPredictor for fields; use StencilPredictor or ConvPredictor."
             )
         inputs = samples.x.shape[1:].numel()
         outputs = samples.classes or samples.outputs
-        make = Architecture(VectorMLP, (inputs, outputs), {"hidden": self.hidden, "gated": self.gated})
-        return fit_modules(
-            make, jobs, self.schedule,
-            kind=f"MLP {'-'.join(map(str, self.hidden))}", reach=0.0, seed=seed, progress=progress,
-        )  # fmt: skip
+        options = {"hidden": self.hidden, "gated": self.gated, "relu": self.relu}
+        return Blueprint(
+            Architecture(VectorMLP, (inputs, outputs), options), f"MLP {'-'.join(map(str, self.hidden))}", 0.0
+        )

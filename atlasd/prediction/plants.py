@@ -89,6 +89,11 @@ class FieldPlant:
     weights: Tensor
     shape: tuple[int, ...]
 
+    @property
+    def linear(self) -> bool:
+        """Whether it is one stencil and no product."""
+        return len(self.weights) == 1
+
     @classmethod
     def draw(
         cls, samples: Samples, outputs: int, width: int, *, linear: bool, generator: torch.Generator

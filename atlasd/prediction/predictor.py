@@ -65,6 +65,7 @@ def compared(function: Callable[[Tensor], Tensor], classes: int) -> Callable[[Te
     return Probabilities(function) if classes else function
 
 
+@storable()
 @dataclass(frozen=True, eq=False)
 class Probabilities:
     """Class probabilities of a function that gives logits on axis 2."""

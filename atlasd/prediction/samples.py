@@ -173,16 +173,24 @@ class Samples:
     def _rows(self) -> int:
         return self.x.rows if isinstance(self.x, Stored) else 0
 
-    def standard(self, most: int = 4096) -> Samples:
-        """The same samples in standard units, which are taken from at most so many samples, evenly spread."""
+    def standard(self, most: int = 4096, *, centred: bool = False, velocities: bool = False) -> Samples:
+        """The same samples in standard units, which are taken from at most so many samples, evenly spread.
+
+        Arguments:
+            most: The most samples that are looked at.
+            centred: Whether vectors are measured from their mean.
+            velocities: Whether outputs transform as vectors do, and so are measured in their units.
+        """
         index = torch.arange(0, len(self), max(1, -(-len(self) // most)))
         if self.is_field:
             # Pixels of one field are many: a few hundred fields tell the spread.
             index = index[:: max(1, len(index) // 256)]
             units = Units.of_fields(self.x[index])
         else:
-            units = Units.of_vectors(self.x[index])
-        if self.y is not None and not self.classes:
+            units = Units.of_vectors(self.x[index], centred=centred)
+        if self.y is not None and not self.classes and velocities:
+            units = units.with_velocities(self.y[index])
+        elif self.y is not None and not self.classes:
             y = self.y[index]
             units = replace(units, outputs=spreads(y.movedim(1, -1).flatten(0, -2) if y.ndim > 1 else y[:, None]))
         return replace(self, units=units)
@@ -202,9 +210,11 @@ class Samples:
     def _seen(self, data: Tensor | Stored, index: Tensor) -> tuple[Tensor, Atlas]:
         """Data of some samples, and the atlas that fits them: of files in chunks only the box around the charts."""
         if isinstance(data, Tensor) or not data.rows or not self.is_field:
-            return data[index].to(index.device), self.atlas  # data may be elsewhere than what is worked on
+            # Data may be elsewhere than what is worked on.
+            here = index.to(data.device) if isinstance(data, Tensor) else index.cpu()
+            return data[here].to(index.device), self.atlas
         box, atlas = self.atlas.cropped(data.shape[2:])
-        return data.read(index, box).to(index.device), atlas
+        return data.read(index.cpu(), box).to(index.device), atlas
 
     def targets(self, index: Tensor) -> Tensor:
         """Targets of some samples: `(B, K, *out)`, or class numbers `(B, K, *pixels)`.

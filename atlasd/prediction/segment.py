@@ -4,8 +4,9 @@ from __future__ import annotations
 
 __all__ = ["ChartSegmenter", "SegmentPredictor"]
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +14,12 @@ from torch.nn import functional
 from torch.nn.utils import skip_init
 
 from atlasd.errors import InputError
-from atlasd.prediction.networks import initialise
-from atlasd.prediction.neural import Architecture, fit_modules
+from atlasd.prediction.networks import Network, initialise
+from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, rebuilt
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.samples import Samples
 from atlasd.prediction.train import Job, Schedule
+from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
 
@@ -46,7 +48,8 @@ class _Segmenter(nn.Module):
         return x
 
 
-class ChartSegmenter(nn.Module):
+@storable("architecture", "weights", read=rebuilt)
+class ChartSegmenter(Network):
     """One encoder and decoder for every chart: inputs `(B, K, C, H, W)` to logits `(B, K, classes, H, W)`.
 
     Arguments:
@@ -107,10 +110,24 @@ class SegmentPredictor:
     background_weight: float = 0.1
     schedule: Schedule = Schedule(epochs=20, batch=64, learning_rate=3e-3, patience=20)
 
+    @classmethod
+    def published(cls, **changes: Any) -> SegmentPredictor:
+        """The network and the training of the paper's digits, twenty passes; the background counts a tenth.
+
+        Arguments:
+            changes: Settings that differ from the paper's.
+        """
+        return replace(cls(skips=False, schedule=replace(PUBLISHED, epochs=20)), **changes)
+
     def fit(
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
         """Fits the networks of all charts together."""
+        job = Job(samples, train, held_out)
+        return self.blueprint(samples).fit([job], self.schedule, seed=seed, progress=progress)[0]
+
+    def blueprint(self, samples: Samples) -> Blueprint:
+        """The networks of all charts for these samples."""
         radii = samples.atlas.radii
         if not samples.classes or not samples.is_field or samples.size != 2:
             raise InputError("`y` must hold a class for every pixel of a plane for a SegmentPredictor; use another.")
@@ -121,8 +138,4 @@ class SegmentPredictor:
             weights[self.background] = self.background_weight
         shape = (len(samples.atlas), samples.x.shape[1], samples.classes)
         make = Architecture(ChartSegmenter, shape, {"widths": self.widths, "skips": self.skips})
-        return fit_modules(
-            make, [Job(samples, train, held_out)], self.schedule,
-            kind=f"encoder and decoder {'-'.join(map(str, self.widths))}", reach=0.0, seed=seed, progress=progress,
-            class_weights=weights,
-        )[0]  # fmt: skip
+        return Blueprint(make, f"encoder and decoder {'-'.join(map(str, self.widths))}", 0.0, weights)

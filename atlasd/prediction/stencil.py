@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -40,14 +41,18 @@ class StencilPredictor:
     Arguments:
         width: The largest width of the stencil in pixels, odd.
         ridges: Candidate ridge strengths, relative to the mean square of the inputs.
-        slack: Skill on held-out data that a smaller and smoother stencil may cost.
+        slack: Skill on held-out data that a smaller and smoother stencil may cost: smooth ones say more about inputs
+            that are not like the data, and half of the square of the tolerance is nothing that a verdict notices.
         batch: Samples read together.
     """
 
     width: int = 21
     ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-    slack: float = 0.001
+    slack: float = 0.02
     batch: int = 64
+
+    linear: ClassVar[bool] = True
+    """Linear in the inputs: what is not has to be looked for in what is left."""
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.width % 2 == 0:

@@ -12,6 +12,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -38,18 +39,22 @@ class Schedule:
         epochs: The most passes over the data.
         batch: Samples in a step.
         learning_rate: Peak of a one-cycle schedule.
-        patience: Epochs without improvement before stopping.
+        patience: Epochs without improvement before stopping; `None` trains to the end and keeps the last weights.
         steps: Batches after which to stop, though not before 20 epochs; `None` for no such limit.
         polish: The most L-BFGS iterations afterwards, on all samples at once. Mini-batches leave noise that
             hardly shows in the loss but does in the derivatives, which a search for symmetry looks at.
+        constant: Keeps the learning rate as it is, as in the paper.
+        loss: Of numbers: mean squared or mean absolute error. Classes have cross-entropy.
     """
 
     epochs: int = 100
     batch: int = 64
     learning_rate: float = 3e-3
-    patience: int = 15
+    patience: int | None = 15
     steps: int | None = None
     polish: int = 0
+    constant: bool = False
+    loss: Literal["mse", "mae"] = "mse"
 
     def passes(self, samples: int) -> int:
         """Epochs for this many samples."""
@@ -73,10 +78,13 @@ class Job:
     held_out: Tensor
 
 
-def loss_per_chart(output: Tensor, target: Tensor, classes: int, weights: Tensor | None) -> Tensor:
+def loss_per_chart(
+    output: Tensor, target: Tensor, classes: int, weights: Tensor | None, loss: Literal["mse", "mae"] = "mse"
+) -> Tensor:
     """Loss of outputs `(B, K, *)` against targets, with shape `(K,)`; classes may weigh differently, `(classes,)`."""
     if not classes:
-        return (output - target).square().flatten(2).mean((0, 2))
+        miss = output - target
+        return (miss.square() if loss == "mse" else miss.abs()).flatten(2).mean((0, 2))
     flat = functional.cross_entropy(output.flatten(0, 1), target.flatten(0, 1), weight=weights, reduction="none")
     rows = flat.unflatten(0, output.shape[:2])
     return rows.flatten(2).mean((0, 2)) if rows.ndim > 2 else rows.mean(0)
@@ -197,8 +205,8 @@ def fit_networks(
         """Loss of every network on its own samples, `(E,)`."""
         x, y = read(rows)
         output = ensemble(x)
-        each = [loss_per_chart(o, t, classes, class_weights) for o, t in zip(output, y, strict=True)]
-        return (torch.stack(each) / units).mean(1)
+        each = [loss_per_chart(o, t, classes, class_weights, schedule.loss) for o, t in zip(output, y, strict=True)]
+        return (torch.stack(each) / (units if schedule.loss == "mse" else units.sqrt())).mean(1)
 
     def held_out_losses() -> Tensor:
         ensemble.train(False)
@@ -212,8 +220,12 @@ def fit_networks(
     generator = stream(seed, "fit", "order")
     epochs, steps = schedule.passes(length), math.ceil(length / schedule.batch)
     optimiser = torch.optim.Adam(list(ensemble.parameters.values()), lr=schedule.learning_rate, fused=True)
-    cycle = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, schedule.learning_rate, total_steps=epochs * steps, pct_start=0.15
+    cycle = (
+        None
+        if schedule.constant
+        else torch.optim.lr_scheduler.OneCycleLR(
+            optimiser, schedule.learning_rate, total_steps=epochs * steps, pct_start=0.15
+        )
     )
     best = ensemble.state()
     best_loss, since = torch.full((len(jobs),), math.inf), torch.zeros(len(jobs))
@@ -229,18 +241,21 @@ def fit_networks(
             optimiser.zero_grad(set_to_none=True)
             value.sum().backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-            cycle.step()
+            if cycle is not None:
+                cycle.step()
             total += float(value.detach().mean()) * len(part)
         current = held_out_losses()
         curves["train"].append(total / length)
         curves["held_out"].append(float(current.mean()))
         better = current < best_loss
+        if schedule.patience is None:
+            better = torch.ones_like(better)
         if bool(better.any()):
             state = ensemble.state()
             best = [new if b else old for new, old, b in zip(state, best, better.tolist(), strict=True)]
         best_loss = torch.where(better, current, best_loss)
         since = torch.where(better, 0.0, since + 1)
-        if bool((since >= schedule.patience).all()):
+        if schedule.patience is not None and bool((since >= schedule.patience).all()):
             break
     ensemble.load(best)
     ensemble.train(False)

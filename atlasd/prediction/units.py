@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["InUnits", "Units"]
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,9 +20,11 @@ class Units:
     """How raw data and standard units are related.
 
     Arguments:
-        frame: For vectors, W with standard vectors `W x`, shape `(n, n)`; the identity for fields.
+        frame: For vectors, W with standard vectors `W x`, shape `(n, n)`, or `W (x, 1)`, shape `(n + 1, n + 1)`, where
+            they are taken about their mean; the identity for fields.
         channels: Spread of every channel of input fields, `(C,)`; empty for vectors.
-        outputs: Spread of every output, `(O,)`; empty for classes.
+        outputs: Spread of every output, `(O,)`; empty for classes. Where outputs are measured in units of the inputs, a
+            matrix S `(O, O)` with raw outputs `S y`.
 
     Example:
         >>> x = torch.randn(500, 2, generator=torch.Generator().manual_seed(0)).double()
@@ -37,12 +39,23 @@ class Units:
     outputs: Tensor
 
     @classmethod
-    def of_vectors(cls, x: Tensor) -> Units:
-        """Units of vectors `(B, n)` or sets `(B, P, n)`; tokens of zeros are padding and do not count."""
+    def of_vectors(cls, x: Tensor, *, centred: bool = False) -> Units:
+        """Units of vectors `(B, n)` or sets `(B, P, n)`.
+
+        Arguments:
+            x: The vectors. Tokens of zeros are padding and do not count, unless vectors are centred.
+            centred: Whether to measure from the mean of all vectors, in homogeneous coordinates.
+        """
         n = x.shape[-1]
         tokens = x.reshape(-1, n).double()
-        tokens = tokens[(tokens != 0).any(-1)]
         none = tokens.new_zeros(0)
+        if centred:
+            mean = tokens.mean(0)
+            spread = cls.of_vectors(tokens - mean).frame
+            frame = torch.eye(n + 1, dtype=torch.float64)
+            frame[:n, :n], frame[:n, n] = spread, -spread @ mean
+            return cls(frame, none, none)
+        tokens = tokens[(tokens != 0).any(-1)]
         if not len(tokens):
             return cls(torch.eye(n, dtype=torch.float64), none, none)
         largest = tokens.abs().amax(0)
@@ -75,17 +88,35 @@ class Units:
                 return x
             size = self.channels.reshape(-1, *[1] * (x.ndim - 2))
             return (x.double() / size).to(x.dtype)
-        return (x.double() @ self.frame.mT).to(x.dtype)
+        n = x.shape[-1]
+        shift = self.frame[:n, n] if len(self.frame) > n else 0.0
+        return (x.double() @ self.frame[:n, :n].mT + shift).to(x.dtype)
 
     def raw_inputs(self, x: Tensor) -> Tensor:
         """The opposite of `inputs`, for vectors `(*, n)`."""
-        return torch.linalg.solve(self.frame, x.double().unsqueeze(-1)).squeeze(-1).to(x.dtype)
+        n = x.shape[-1]
+        shift = self.frame[:n, n] if len(self.frame) > n else 0.0
+        return torch.linalg.solve(self.frame[:n, :n], (x.double() - shift).unsqueeze(-1)).squeeze(-1).to(x.dtype)
+
+    def with_velocities(self, y: Tensor) -> Units:
+        """The same units, with outputs `(B, n)` that transform as the inputs do measured in units of these."""
+        n = y.shape[-1]
+        linear = self.frame[:n, :n]
+        size = (y.double() @ linear.mT).square().mean().sqrt()
+        size = torch.where(size > 0, size, 1.0)
+        return replace(self, outputs=size * torch.linalg.inv(linear))
 
     def targets(self, y: Tensor) -> Tensor:
         """Raw outputs `(B, O, *S)` in standard units, in the same precision."""
         if not len(self.outputs):
             return y
+        if self.outputs.ndim == 2:
+            return torch.linalg.solve(self.outputs, y.double().mT).mT.to(y.dtype)
         return (y.double() / self.outputs.reshape(-1, *[1] * (y.ndim - 2))).to(y.dtype)
+
+    def raw_targets(self, y: Tensor) -> Tensor:
+        """The opposite of `targets`, for outputs `(B, O)`."""
+        return (y.double() @ self.outputs.mT if self.outputs.ndim == 2 else y.double() * self.outputs).to(y.dtype)
 
     def action(self, action: Action) -> Action:
         """The same action on data in standard units."""
@@ -95,7 +126,7 @@ class Units:
             return GridAction(action.dimensions, fill=action.fill, rho_in=rho_in, rho_out=rho_out)
         assert isinstance(action, VectorAction)
         rho = action.rho_out
-        return VectorAction(rho_out=None if rho is None else InUnits(rho, self.frame, self.outputs))
+        return replace(action, rho_out=None if rho is None else InUnits(rho, self.frame, self.outputs))
 
 
 def spreads(rows: Tensor) -> Tensor:
@@ -114,7 +145,7 @@ class InUnits:
     Arguments:
         rho: The representation on raw channels, of raw matrices.
         frame: W of `Units`.
-        sizes: Spread of every channel, `(c,)`; empty for none.
+        sizes: Spread of every channel, `(c,)`, or a matrix as in `Units`; empty for none.
     """
 
     rho: Representation
@@ -127,4 +158,6 @@ class InUnits:
         if not len(self.sizes):
             return moved
         sizes = self.sizes.to(moved.dtype)
+        if sizes.ndim == 2:
+            return torch.linalg.solve(sizes, moved @ sizes)
         return moved * sizes / sizes[:, None]

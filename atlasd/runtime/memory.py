@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["peak_megabytes", "reset_peak", "resident_megabytes"]
+__all__ = ["free_megabytes", "peak_megabytes", "reset_peak", "resident_megabytes"]
 
 import contextlib
 import sys
 from pathlib import Path
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_MEMORY = Path("/proc/meminfo")
 
 
 def peak_megabytes() -> float:
@@ -27,15 +28,20 @@ def resident_megabytes() -> float:
     return _status("VmRSS") or _usage()
 
 
+def free_megabytes() -> float:
+    """Memory that could still be taken, in MB; 4,000 where the system does not tell."""
+    return _status("MemAvailable", _MEMORY) or 4000.0
+
+
 def reset_peak() -> None:
     """Forgets the peak, where the system allows it."""
     with contextlib.suppress(OSError):
         _CLEAR.write_text("5")
 
 
-def _status(name: str) -> float:
+def _status(name: str, file: Path = _STATUS) -> float:
     try:
-        lines = _STATUS.read_text().splitlines()
+        lines = file.read_text().splitlines()
     except OSError:
         return 0.0
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{name}:")), 0.0)

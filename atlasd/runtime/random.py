@@ -10,7 +10,7 @@ import torch
 
 
 def stream(seed: int, *purpose: object) -> torch.Generator:
-    """A generator that depends on the seed and on what it is for, and on nothing else.
+    """A generator that depends on the seed and on what it is for, on the device where tensors are created.
 
     Example:
         >>> torch.rand(1, generator=stream(0, "data")).item() == torch.rand(1, generator=stream(0, "data")).item()
@@ -21,4 +21,4 @@ def stream(seed: int, *purpose: object) -> torch.Generator:
     # Not hash(): Python salts it, and the same seed would give other data in the next process.
     text = "/".join(str(part) for part in (seed, *purpose))
     digest = hashlib.sha256(text.encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+    return torch.Generator(torch.get_default_device()).manual_seed(int.from_bytes(digest[:8], "big") >> 1)

@@ -5,11 +5,12 @@ import torch
 from torch import Tensor
 
 import atlasd as ad
+from atlasd.algebra.ambient import Ambient
 from atlasd.algebra.group import Group
 from atlasd.algebra.known_algebras import so, trivial
 from atlasd.algebra.known_groups import cyclic, dihedral, tetrahedral
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.coset_normalizer import is_rigid, normalize_starts, random_starts, unit_determinant
+from atlasd.discovery.coset_normalizer import is_rigid, normalize_starts, unit_determinant
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.problem import Problem, prepare
 from atlasd.errors import InputError
@@ -71,7 +72,7 @@ def test_orientation_forbids_the_reflection():
 
 def test_normalized_starts_normalize():
     algebra = so(1, 3)
-    moved, outside = normalize_starts(algebra, random_starts(32, 4, stream(0, "starts")))
+    moved, outside = normalize_starts(algebra, Ambient(4).random(32, stream(0, "starts")))
     good = moved[outside < 1e-6]
     assert len(good) >= 16
     assert all(algebra.distance(algebra.adjoint(c)) < 1e-5 for c in good)

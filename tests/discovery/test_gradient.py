@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known_algebras import sl, so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.problem import Problem, prepare
@@ -112,3 +112,17 @@ def test_charts_of_a_field_give_the_rotation():
 def test_bad_settings(settings, message):
     with pytest.raises(InputError, match=message):
         GradientSearch(**settings)
+
+
+def test_too_few_generators_disagree_from_start_to_start():
+    """The argument for the number of generators: in sl(2), one or two of three may be any."""
+    x = torch.randn(300, 2, 2, generator=stream(0, "data"))
+    area = lambda z: z[:, 0, 0] * z[:, 1, 1] - z[:, 0, 1] * z[:, 1, 0]  # noqa: E731
+    problem, _ = prepare(x, function=area, seed=0, progress=Silent())
+    search = GradientSearch(generators="auto", similarity="cosine", spread=0.5, steps=120, starts=2)
+    found = search.find(problem, seed=0, progress=Silent())
+    rule = [note for note in found.notes if note.startswith("k = ")]
+    assert len(found.basis) == 3 and degrees(problem.units.to_raw(found.basis), sl(2)) < 5
+    assert [("disagree" in note, "gave one algebra" in note) for note in rule[:3]] == [
+        (True, False), (True, False), (False, True),
+    ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Comparisons: the form of the table, the rule for claims, processes of their own, and bad input."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -10,6 +10,7 @@ from atlasd.algebra.known_algebras import so, trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.baselines.liegg import LieGG
 from atlasd.cli import main
+from atlasd.discovery.discover import TOLERANCE
 from atlasd.experiments import compare, compare_heat
 from atlasd.experiments.compare import OURS, Answer, Contest, find_contest, perform, run_contest
 from atlasd.experiments.compare_heat import CompareHeatConfig, oblique
@@ -85,6 +86,31 @@ def test_the_table_says_by_how_much(here):
     assert ours["error_deg"] < 1e-4 and abs(other["error_deg"] - 45) < 1e-3
     assert other["error_times_ours"] > 1000
     assert {"seconds_times_ours", "working_times_ours"} <= other.keys() and "error_times_ours" not in ours
+
+
+def test_a_second_table_has_each_as_published(here, monkeypatch):
+    @dataclass(frozen=True, kw_only=True)
+    class Both(compare.CompareConfig):
+        samples: int = option(400, "points", least=1)
+
+    half = lambda data, config, seed: Answer(2 * TURN, judged=lambda: TURN[:0])  # noqa: E731
+    both = replace(TOY, config=Both, published={"careless": half})
+    monkeypatch.setattr(compare, "find_contest", lambda name: both)
+    table = run_contest(both, Both(), 0, Silent())
+    assert [row["name"] for row in table.methods] == [OURS, "careless"]
+    (row,) = table.published
+    assert row["error_deg"] < 1e-4 and row["confirmed"] == 0 and row["after_verdict"] is None
+    assert row["error_times_ours"] > 0 and table.to_dict()["published"]
+    assert not run_contest(both, Both(tables="same"), 0, Silent()).published
+    assert [r["name"] for r in run_contest(both, Both(tables="own"), 0, Silent()).methods] == [OURS]
+
+
+@pytest.mark.parametrize("name", ["heat", "dimuons", "top-tagging", "sphere-mnist"])
+def test_every_comparison_has_both_tables_and_the_one_tolerance(name):
+    contest = find_contest(name)
+    config = contest.config()
+    assert {"AtlasD", "LieGAN"} <= set(contest.published) and (config.tables, config.aids) == ("both", False)
+    assert config.tolerance == TOLERANCE
 
 
 def test_memory_at_three_sizes(here):

@@ -35,7 +35,7 @@ def asked(monkeypatch, discovery):
 
 
 def test_what_is_asked(asked):
-    config = configure(sphere_mnist.CONFIG, {"samples": 60})
+    config = configure(sphere_mnist.CONFIG, {"samples": 60, "liegan_steps": 2})
     _, extras = sphere_mnist.run(config, 0, Silent())
     assert asked["x"].shape == (60, 1, 60, 120) and asked["y"].shape == (60, 60, 120)
     assert len(asked["atlas"]) == 3 and isinstance(asked["search"], SpectralSearch)
@@ -47,10 +47,12 @@ def test_what_is_asked(asked):
 
 
 def test_settings(asked):
-    config = configure(sphere_mnist.CONFIG, {"samples": 60, "generators": "auto", "rotate": 0.0, "cosets": True})
+    config = configure(
+        sphere_mnist.CONFIG, {"samples": 60, "generators": "auto", "rotate": 0.0, "cosets": True, "liegan_steps": 0}
+    )
     sphere_mnist.run(config, 0, Silent())
     assert asked["search"].generators is None and asked["cosets"] is True
-    config = configure(sphere_mnist.CONFIG, {"preset": "paper", "samples": 60})
+    config = configure(sphere_mnist.CONFIG, {"preset": "paper", "samples": 60, "liegan_steps": 0})
     sphere_mnist.run(config, 0, Silent())
     assert isinstance(asked["search"], GradientSearch) and asked["search"].loss == "cross_entropy"
     assert asked["search"].growth == 0.35 and asked["predictor"].widths == (32, 64, 64, 64)

@@ -1,0 +1,198 @@
+"""Symmetries of a flow: maps that take the solutions of a differential equation to solutions."""
+
+from __future__ import annotations
+
+__all__ = ["FlowDiscovery", "discover_flow"]
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.basis import standard_form
+from atlasd.algebra.group import Group
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.conserved import Conserved, find_conserved
+from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.discover import TOLERANCE, discover
+from atlasd.discovery.result import Discovery, Verdict
+from atlasd.errors import InputError
+from atlasd.geometry.actions import VectorAction
+from atlasd.geometry.affine import AffineAction, as_inputs, linear_part
+from atlasd.prediction.forms import FormPredictor
+from atlasd.prediction.predictor import PredictorSpec
+from atlasd.prediction.units import Units
+from atlasd.runtime.progress import Progress, Silent
+
+_SAME = 0.05
+"""Relative distance within which a generator is taken for the flow itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class FlowDiscovery:
+    """The answer of `atlasd.discover_flow`.
+
+    Arguments:
+        symmetries: Affine or linear maps that commute with the flow, the flow itself divided out.
+        trivial: The generator of the flow where it is itself of that kind, `(n, n)`; `None` where it is not.
+        conserved: Functions that are constant along the flow.
+        reason: What was concluded about conserved quantities, in one sentence.
+    """
+
+    symmetries: Discovery
+    trivial: Tensor | None
+    conserved: tuple[Conserved, ...]
+    reason: str
+
+    @property
+    def group(self) -> Group:
+        """The group of symmetries."""
+        return self.symmetries.group
+
+    @property
+    def algebra(self) -> LieAlgebra:
+        """Its continuous part."""
+        return self.symmetries.algebra
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether to believe the symmetries."""
+        return self.symmetries.verdict
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.symmetries), self.reason, *(f"  {c}" for c in self.conserved)])
+
+
+def discover_flow(
+    x: Any,
+    dx: Any = None,
+    *,
+    after: Any = None,
+    action: Literal["affine", "linear"] = "affine",
+    predictor: PredictorSpec | None = None,
+    cosets: CosetSearch | bool | None = None,
+    degree: int | None = None,
+    functions: Mapping[str, Callable[[Tensor], Tensor]] | None = None,
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+    progress: Progress | bool = False,
+) -> FlowDiscovery:
+    r"""Finds the affine maps that commute with a flow, and the functions that it conserves.
+
+    A map g with linear part L commutes with :math:`\dot x = F(x)` if :math:`F(g x) = L F(x)`. For a map to the next
+    state the same holds of the step from one state to the next. A flow commutes with itself: where it is affine, it is
+    found, and divided out.
+
+    Arguments:
+        x: States, `(N, n)`.
+        dx: Their velocities, `(N, n)`.
+        after: The next states, `(N, n)`, in place of velocities.
+        action: Which maps are looked at.
+        predictor: How the flow is learned; in closed form by default.
+        cosets: How the discrete part is searched for; `False` for the continuous part alone.
+        degree: Highest degree of the monomials of conserved quantities; chosen from the number of states by default, 0
+            for none.
+        functions: Further functions of states `(N, n)` that conserved quantities may be made of, by name.
+        tolerance: The largest strength of a breaking that counts as a symmetry.
+        seed: Seed of every random stream.
+        progress: Whether to show progress, or a progress display.
+
+    Example:
+        >>> x = 2 * torch.rand(300, 2, generator=torch.Generator().manual_seed(0)) - 1
+        >>> r = x.square().sum(-1, keepdim=True)
+        >>> found = discover_flow(x, x - r * x + torch.stack([-x[:, 1], x[:, 0]], dim=-1))
+        >>> found.group.name, len(found.conserved)
+        ('SO(2)', 0)
+    """
+    states, speeds = _checked(x, dx, after)
+    if action not in ("affine", "linear"):
+        raise InputError(f"`action` must be 'affine' or 'linear', got {action!r}.")
+    affine = action == "affine"
+    found = discover(
+        states, speeds, action=AffineAction(rho_out=linear_part) if affine else VectorAction(rho_out=as_inputs),
+        predictor=predictor or FormPredictor(), cosets=cosets, tolerance=tolerance, seed=seed, progress=progress,
+    )  # fmt: skip
+    found, trivial = _without_flow(found, states, speeds)
+    shown = progress if not isinstance(progress, bool) else Silent()
+    # From one state to the next, the gradient half-way tells the change, of quadratic functions exactly.
+    middle = states if after is None else states + speeds / 2
+    conserved, reason = find_conserved(
+        middle, speeds, predictor=predictor or FormPredictor(), degree=degree, functions=functions or {},
+        tolerance=tolerance, seed=seed, progress=shown,
+    )  # fmt: skip
+    return FlowDiscovery(found, trivial, conserved, reason)
+
+
+def _quotient(basis: Tensor, flow: Tensor, rows: Tensor) -> Tensor | None:
+    """Generators `(k - 1, n, n)` that stand for those of `basis` up to the flow, which commutes with all of them.
+
+    Arguments:
+        basis: The generators found, `(k, n, n)`.
+        flow: The flow as a combination of them, `(k,)`.
+        rows: What each does to the states, `(k, M)`.
+    """
+    along = (rows @ (flow @ rows)).abs() / rows.norm(dim=1)
+    plain = basis[[i for i in range(len(basis)) if i != int(along.argmax())]]
+    across = torch.linalg.svd(flow[None] @ (rows @ rows.mT)).Vh[1:]
+    # The generators that read well without the one nearest to the flow, or else those at right angles to it.
+    for rest in (plain, torch.einsum("rk,kij->rij", across, basis)):
+        if not len(rest) or LieAlgebra(rest).closure_error() < 1e-3:
+            return rest
+    return None
+
+
+def _checked(x: Any, dx: Any, after: Any) -> tuple[Tensor, Tensor]:
+    """States and velocities as tensors of one shape."""
+    if (dx is None) == (after is None):
+        raise InputError("`dx` or `after` must be given, and not both; pass velocities, or next states.")
+    try:
+        states, other = (torch.as_tensor(v) for v in (x, dx if after is None else after))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"`x` and `dx` must be arrays of numbers: {error}") from error
+    if states.ndim != 2 or states.shape != other.shape:
+        raise InputError(
+            f"`x` and `dx` must have one shape (N, n), got {tuple(states.shape)} and {tuple(other.shape)}; "
+            "one row for each state."
+        )
+    states, other = states.double(), other.double()
+    return states, other if after is None else other - states
+
+
+def _without_flow(found: Discovery, x: Tensor, dx: Tensor) -> tuple[Discovery, Tensor | None]:
+    """The discovery without the flow itself, and its generator, where the flow is one of those found."""
+    basis, n = found.algebra.basis, x.shape[1]
+    if not len(basis):
+        return found, None
+    one = x if basis.shape[-1] == n else torch.cat([x, torch.ones_like(x[:, :1])], dim=1)
+    fields = torch.einsum("kij,bj->kbi", basis[:, :n], one)  # what each generator does to every state
+    spread = dx.std(0).clamp_min(1e-300)
+    rows, flow = (fields / spread).flatten(1), (dx / spread).flatten()
+    mix = torch.linalg.lstsq(rows.mT, flow[:, None]).solution[:, 0]
+    generator = torch.einsum("k,kij->ij", mix, basis)
+    left = float((flow - mix @ rows).square().mean() / flow.square().mean())
+    noise = max(1.0 - found.predictor.skill, 0.0)
+    if left > noise + _SAME**2:
+        return found, None
+    rest = _quotient(basis, mix, rows)
+    if rest is None:
+        note = " Note: the flow itself is one of them, and cannot be split off."
+        verdict = replace(found.verdict, reason=found.verdict.reason + note)
+        return replace(found, verdict=verdict), generator
+    units = Units.of_vectors(x, centred=found.group.affine)
+    standard = Group(units.to_standard(standard_form(rest)), units.to_standard(found.cosets), affine=found.group.affine)
+    group = standard.conjugate(torch.linalg.inv(units.frame))
+    # Each is a combination of generators that were judged: the worst of them bounds it.
+    directions = (max(found.verdict.directions, key=lambda d: d.upper),) * len(rest)
+    if group.dimension or group.components > 1:
+        said = f"The flow commutes with {group.name}, and with itself: it is affine."
+    else:
+        said = "No symmetry but the flow itself, which is affine."
+    verdict = replace(
+        found.verdict,
+        symmetric=bool(group.dimension or group.components > 1),
+        reason=said,
+        directions=directions,
+    )
+    return replace(found, group=group, verdict=verdict), generator

@@ -1,0 +1,111 @@
+"""Symmetries and conserved quantities of flows with known answers."""
+
+import pytest
+import torch
+
+import atlasd as ad
+from atlasd.errors import InputError
+from atlasd.runtime.random import stream
+
+
+def states(count, n, seed=0):
+    return torch.randn(count, n, generator=stream(seed, "states"), dtype=torch.float64)
+
+
+def hopf(v, broken=0.0):
+    x, y = v.unbind(-1)
+    r = x * x + y * y
+    return torch.stack([x - y - x * r, x + y - y * r + broken * x * x], dim=-1)
+
+
+def oscillator(v, damping=0.0):
+    return torch.stack([v[:, 1], -v[:, 0] - damping * v[:, 1]], dim=-1)
+
+
+def lorenz(v):
+    x, y, z = v.unbind(-1)
+    return torch.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z], dim=-1)
+
+
+def noisy(y, share, seed=1):
+    return y + share * y.square().mean().sqrt() * torch.randn(y.shape, generator=stream(seed, "noise"), dtype=y.dtype)
+
+
+def test_rotation_about_another_point():
+    x = states(400, 2)
+    found = ad.discover_flow(x + 5, noisy(hopf(x), 0.03), cosets=False, degree=0)
+    assert found.group.name == "SO(2)" and "centre is (5" in found.verdict.reason
+    assert ad.discover_flow(x, hopf(x), action="linear", cosets=False, degree=0).group.name == "SO(2)"
+
+
+def test_a_broken_term_is_not_claimed():
+    x = states(400, 2)
+    found = ad.discover_flow(x, noisy(hopf(x, broken=1.2), 0.03), cosets=False, degree=0)
+    assert not found.verdict.symmetric
+
+
+def test_the_flow_is_divided_out():
+    x = states(300, 2)
+    found = ad.discover_flow(x, oscillator(x), cosets=False)
+    assert found.group.name == "R+" and found.trivial is not None
+    turn = found.trivial[:2, :2] / found.trivial[:2, :2].norm()
+    torch.testing.assert_close(turn, torch.tensor([[0.0, 1.0], [-1.0, 0.0]]).double() / 2**0.5, atol=1e-4, rtol=0)
+
+
+def test_next_states():
+    x = states(300, 2)
+    after = x + 0.1 * hopf(x)
+    assert ad.discover_flow(x, after=after, cosets=False, degree=0).group.name == "SO(2)"
+
+
+def test_a_cyclic_coordinate():
+    x = states(300, 2)
+    speeds = torch.stack([1 + x[:, 1] ** 3, x[:, 1] - x[:, 1] ** 2], dim=-1)
+    found = ad.discover_flow(x, speeds, cosets=False, degree=0)
+    assert found.group.name == "T(1)" and abs(float(found.algebra.basis[0, 0, 2])) == 1.0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+def test_energy_of_an_oscillator(share):
+    x = states(600, 2)
+    found = ad.discover_flow(x, noisy(oscillator(x), share), cosets=False).conserved
+    assert len(found) == 1
+    c = dict(zip(found[0].names, found[0].coefficients.tolist(), strict=True))
+    assert abs(c["x^2"] - c["y^2"]) < 0.1 and abs(c["x y"]) < 0.1
+    assert share or found[0].formula == "x^2 + y^2"
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_nothing_is_conserved(seed):
+    x = states(600, 2, seed)
+    damped = ad.discover_flow(x, oscillator(x, damping=0.3), cosets=False)
+    assert not damped.conserved and damped.reason.startswith("Nothing is conserved")
+    chaos = ad.discover_flow(8 * (x3 := states(600, 3, seed)), lorenz(8 * x3), cosets=False)
+    assert not chaos.conserved
+
+
+def test_given_functions():
+    q, p = states(1200, 2).split(1200), states(1200, 2, seed=3)
+    q = q[0] / q[0].norm(dim=1, keepdim=True) * (0.5 + torch.rand(1200, 1, generator=stream(0, "radius")).double())
+    x = torch.cat([q, p], dim=1)
+    speeds = torch.cat([p, -q / q.norm(dim=1, keepdim=True) ** 3], dim=1)
+    found = ad.discover_flow(x, speeds, cosets=False, degree=2, functions={"1/r": lambda z: 1 / z[:, :2].norm(dim=1)})
+    assert len(found.conserved) == 2
+    momentum = found.conserved[0]
+    c = dict(zip(momentum.names, momentum.coefficients.tolist(), strict=True))
+    assert abs(c["x1 x4"] + c["x2 x3"]) < 0.05 and "1/r" in found.conserved[1].formula
+    assert "conserved" in str(found).lower()
+
+
+def test_bad_input():
+    x = states(100, 2)
+    with pytest.raises(InputError, match="`dx` or `after` must be given"):
+        ad.discover_flow(x)
+    with pytest.raises(InputError, match="one shape"):
+        ad.discover_flow(x, x[:50])
+    with pytest.raises(InputError, match="'affine' or 'linear'"):
+        ad.discover_flow(x, x, action="projective")
+    with pytest.raises(InputError, match="would fit"):
+        ad.discover_flow(x, hopf(x), cosets=False, degree=40)
+    with pytest.raises(InputError, match="differentiable values"):
+        ad.discover_flow(x, hopf(x), cosets=False, functions={"one": lambda z: torch.ones(len(z))})
