@@ -24,7 +24,7 @@ from atlasd.discovery.result import Discovery
 from atlasd.discovery.targets import Targets
 from atlasd.errors import InputError
 from atlasd.experiments.config import RunConfig, option, tolerance_option
-from atlasd.experiments.own_charts import Placement, place_charts, plan_charts
+from atlasd.experiments.own_charts import Placement, place_charts, plan_charts, slowness
 from atlasd.experiments.record import Extras
 from atlasd.geometry.actions import Action, GridAction
 from atlasd.prediction.samples import chart_blocks
@@ -110,6 +110,12 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
             progress=progress,
         )
     metrics: dict[str, Any] = {"samples": len(data.x), "charts": placement.kind}
+    metrics["data"] = {
+        "file": " and ".join(f"{f.path.name} ({f.kind})" for f in files),
+        "input": f"{_shown(choice.inputs)}, used as {_shape(data.x)}",
+        "target": f"{_shown(choice.targets)}, used as {_shape(data.y)} {'classes' if data.classes else 'values'}",
+        "notes": "; ".join(data.notes) or "everything was used",
+    }
     if placed.survey is not None:
         found = replace(found, charts=(*found.charts, *placed.survey.dropped))
         metrics |= {
@@ -248,9 +254,10 @@ def _summary(
         f"note: {n}" for n in (*data.notes, *(f"column {reason.split(';')[0]} and is left out" for reason in unused))
     ]
     lines.append(f"charts: {placement.describe()}")
-    estimate = _time(placement.seconds)
+    slow = slowness()
+    estimate = _time(slow * placement.seconds)
     if data.is_field and not data.classes:  # perceptrons take the place of stencils
-        estimate += f", or {_time(30 + 4 * placement.seconds)} if the map is not linear"
+        estimate += f", or {_time(2 * slow * placement.seconds)} if the map is not linear"
     lines.append(f"tolerance: {config.tolerance:g}; estimated time: {estimate}")
     return lines
 
