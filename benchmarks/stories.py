@@ -69,10 +69,15 @@ def photographs(rng, samples, size=64):
 
 
 def oblique(x, y, control, share=0.6):
-    """The target, for a control with a derivative of the input along an oblique direction added."""
+    """The target, for a control with a derivative of the input along an oblique direction added.
+
+    A second derivative along the columns is added, too: without it, the mirror about that direction would be exact.
+    """
     if not control:
         return y
     slope = (np.roll(x, -1, -1) - np.roll(x, 1, -1)) + 0.4 * (np.roll(x, -1, -2) - np.roll(x, 1, -2))
+    bent = np.roll(x, -1, -1) + np.roll(x, 1, -1) - 2 * x
+    slope = slope / slope.std() + bent / bent.std()
     rest = y - np.sum(x * y) / np.sum(x * x) * x
     return y + share * rest.std() / slope.std() * slope
 
