@@ -71,8 +71,8 @@ def photographs(rng, samples, size=64):
 def oblique(x, y, control, share=1.5):
     """The target, for a control with a derivative of the input along an oblique direction added.
 
-    A second derivative along the columns is added, too: without it, the mirror about that direction would be exact. With
-    a share of 0.6 some mirror is still broken by less than the tolerance (14 %, measured on the exact map), and is found.
+    A second derivative along the columns is added, too: without it, the mirror about that direction would be exact.
+    With a share of 0.6 some mirror is broken by less than the tolerance (14 % on the exact map), and is found.
     """
     if not control:
         return y
