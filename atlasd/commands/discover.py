@@ -54,6 +54,10 @@ def discover(
     ] = "auto",
     duplicates: Annotated[str, typer.Option(metavar="WHAT", help="refuse many copies, or drop them.")] = "refuse",
     samples: Annotated[int, typer.Option(help="Most samples used; 0 for 1000 fields or 30000 vectors.")] = 0,
+    budget: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Begin nothing new after this time, such as 90s or 2min."),
+    ] = "",
     flow: Annotated[
         bool, typer.Option("--flow", help="The data are states; the target is their velocity, or else the next row.")
     ] = False,
@@ -90,7 +94,7 @@ def discover(
             "file": str(file), "second": str(second or ""), "input": input, "target": target, "tokens": tokens,
             "charts": charts, "in_radius": in_radius, "out_radius": out_radius, "vectors": vectors,
             "targets": targets, "ahead": ahead, "task": task, "nan": nan, "duplicates": duplicates,
-            "samples": samples, "flow": flow, **chosen,
+            "samples": samples, "flow": flow, "budget": budget, **chosen,
         },
     )  # fmt: skip
     from atlasd.experiments.record import plan_config

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["discover", "discover_cosets", "discover_generators"]
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, is_dataclass, replace
 from typing import Any
@@ -26,7 +26,7 @@ from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
 from atlasd.discovery.search import Search
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.discovery.targets import Question, Targets, check_targets, questions
+from atlasd.discovery.targets import Question, Targets, at_first_sight, check_targets, questions
 from atlasd.discovery.trial import Clock, Trial, leading, taken
 from atlasd.discovery.vector_fields import discover_fields
 from atlasd.discovery.verdict import Court
@@ -42,6 +42,14 @@ from atlasd.runtime.stages import current_stages, fingerprint
 
 TOLERANCE = 0.2
 """The largest strength of a breaking, as a ratio of amplitudes, that counts as a symmetry."""
+
+
+_APART = 4.0
+"""How much more a question must be broken than the best, as a ratio of squares, to be set aside at first sight."""
+_OPEN = 0.1
+"""A residual at first order, as a ratio of squares, up to which every question stays open."""
+_WORTH_SAYING = 5.0
+"""Seconds of a first search from which on the time left is said."""
 
 
 def discover(
@@ -60,6 +68,7 @@ def discover(
     executor: Executor | None = None,
     progress: Progress | bool = True,
     device: str | torch.device | None = None,
+    budget: float | None = None,
 ) -> Discovery:
     """Finds the largest matrix group that a map commutes with, chart by chart, and says how sure that is.
 
@@ -83,6 +92,8 @@ def discover(
         progress: Whether to show progress, or a progress display.
         device: Where tensors live and networks are trained, such as `cuda`; by default where torch creates tensors,
             the CPU unless told otherwise. Not with an executor, whose workers use the CPU.
+        budget: Seconds after which no further question is asked and no discrete part is looked for; what was left out
+            is said. `None` for no limit.
 
     Returns:
         The group, the verdict on each generator and coset, and what every chart says.
@@ -118,7 +129,7 @@ def discover(
             raise InputError(f"`executor` must be left out with device={str(where)!r}: workers use the CPU.")
         return _discover(
             x, y, function=function, atlas=atlas, action=action, rho_out=rho_out, predictor=predictor, search=search,
-            cosets=discrete, tolerance=float(tolerance), seed=seed, shown=shown,
+            cosets=discrete, tolerance=float(tolerance), seed=seed, shown=shown, budget=budget,
         )  # fmt: skip
 
 
@@ -155,8 +166,9 @@ def _attempt(
     tolerance: float,
     seed: int,
     shown: Progress,
+    budget: float | None = None,
 ) -> Discovery:
-    clock = Clock()
+    clock = Clock(budget)
     search = SpectralSearch() if search is None else search
     action = _with_targets(x, action, rho_out)
     stages = current_stages()
@@ -168,10 +180,19 @@ def _attempt(
     )
     clock("predictor")
     learned = LearnedMap(problem) if problem.common is None else None
-    trials = []
-    for question in questions(problem, action, rho_out) or [Question("given", problem.action, "")]:
-        posed = problem if not question.words else pose(problem, question.action)
-        trials.append(Trial(question, posed, search, tolerance, seed, shown, clock))
+    asked = questions(problem, action, rho_out) or [Question("given", problem.action, "")]
+    posed = [problem if not q.words else pose(problem, q.action) for q in asked]
+    order, aside = _promising(problem, posed)
+    skipped = [(asked[i], why) for i, why in aside.items()]
+    trials: list[Trial] = []
+    for place, i in enumerate(order):
+        if trials and clock.over:
+            skipped += [(asked[j], "the budget of time was used up") for j in order[place:]]
+            break
+        trials.append(Trial(asked[i], posed[i], search, tolerance, seed, shown, clock))
+        left = clock.seconds["search"] + clock.seconds["verdict"]
+        if place == 0 and left > _WORTH_SAYING:
+            shown.say(f"about {left * (len(order) - 0.7):.0f} s left")
     if len(trials) > 1:
         shown.say("; ".join(f"targets as {t.question.words}: {t.brief}" for t in trials))
     chosen = leading(trials)
@@ -185,7 +206,7 @@ def _attempt(
     clock("frames")
     for stage, seconds in clock.seconds.items():
         LOG.info("%s: %.1f s", stage, seconds)
-    notes = [*_notes(problem, best), *taken(best, trials), *centre, *_somewhere(best.court.weights)]
+    notes = [*_notes(problem, best), *taken(best, trials, skipped), *centre, *_somewhere(best.court.weights)]
     return Discovery(
         group=group,
         verdict=words(group, generators, best.elements, unfelt=found.unfelt, tolerance=tolerance, notes=notes),
@@ -207,6 +228,20 @@ def _attempt(
         proposed_cosets=None if best.proposal is None else problem.units.to_raw(best.proposal.matrices).cpu(),
         frames=frames,
     )
+
+
+def _promising(problem: Problem, posed: Sequence[Problem]) -> tuple[list[int], dict[int, str]]:
+    """Questions in the order in which they are asked, and those that are set aside at first sight, with the reason.
+
+    On fields each costs a search: those for which even the least broken generator is broken far more, at first order,
+    than for the best are not pursued.
+    """
+    if len(posed) == 1 or not problem.is_field:
+        return list(range(len(posed))), {}
+    least = [at_first_sight(p) for p in posed]
+    limit = max(_APART * min(least), _OPEN)
+    aside = {i: f"at first order broken by {v**0.5:.0%}" for i, v in enumerate(least) if v > limit}
+    return [i for i in range(len(posed)) if i not in aside], aside
 
 
 def _in_raw_units(problem: Problem, generators: Settled, cosets: Tensor) -> tuple[Group, list[str]]:

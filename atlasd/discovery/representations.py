@@ -13,7 +13,8 @@ from torch import Tensor
 
 from atlasd.discovery.discover import TOLERANCE, discover
 from atlasd.discovery.part_fields import FieldPart
-from atlasd.discovery.problem import Problem, prepare
+from atlasd.discovery.prepare import prepare
+from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction

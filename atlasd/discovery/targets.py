@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["KINDS", "Question", "Targets", "check_targets", "questions"]
+__all__ = ["KINDS", "Question", "Targets", "at_first_sight", "check_targets", "questions"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from atlasd.discovery.problem import Problem
+from atlasd.discovery.residual import Residual
+from atlasd.discovery.spectral import solve
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction
 from atlasd.geometry.stacked import Stacked
@@ -76,6 +78,13 @@ def questions(problem: Problem, action: Action | None, given: Targets) -> list[Q
     if isinstance(base, VectorAction):
         return [_of_vectors(k, outputs // max(n, 1), outputs) for k in kinds if fits or k == "trivial"]
     return [q for k in kinds if fits or k == "trivial" for q in _of_fields(k, problem, base, action is not None)]
+
+
+def at_first_sight(problem: Problem, samples: int = 24) -> float:
+    """The least residual of any generator at first order, relative to what moves: large where no symmetry can be."""
+    residual, null = (m.sum(0) for m in Residual(problem, problem.pick(samples)).slopes())
+    values, _, _ = solve(residual, null)
+    return float(values[0]) if len(values) else 1.0
 
 
 def _open(problem: Problem, action: Action | None, fits: bool) -> bool:

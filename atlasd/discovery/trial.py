@@ -6,6 +6,7 @@ __all__ = ["Clock", "Trial", "leading", "taken"]
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -30,11 +31,21 @@ _ASKED = 6
 
 
 class Clock:
-    """Seconds of every stage, one after the other."""
+    """Seconds of every stage, one after the other.
 
-    def __init__(self) -> None:
+    Arguments:
+        budget: Seconds after which no new stage is begun; `None` for no limit.
+    """
+
+    def __init__(self, budget: float | None = None) -> None:
         self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
+        self.budget = budget
+        self.started = self._last = time.perf_counter()
+
+    @property
+    def over(self) -> bool:
+        """Whether the budget is used up."""
+        return self.budget is not None and time.perf_counter() - self.started > self.budget
 
     def __call__(self, stage: str) -> None:
         now = time.perf_counter()
@@ -105,7 +116,11 @@ class Trial:
         return Proposed(self.proposal)
 
     def add_cosets(self, cosets: CosetSearch | None, clock: Clock) -> None:
-        """Finds the discrete part."""
+        """Finds the discrete part, where there is time for it."""
+        if cosets is not None and clock.over:
+            note = "the discrete part was not looked for, since the budget of time was used up"
+            self.generators = replace(self.generators, notes=(*self.generators.notes, note))
+            return
         judged: CosetSearch | Proposed | None = cosets
         if cosets is not None and cosets.regardless:
             judged = self._propose(cosets)
@@ -155,9 +170,16 @@ def leading(trials: Sequence[Trial]) -> list[Trial]:
     return [t for t in first if not most or t.question.kind == first[0].question.kind]
 
 
-def taken(best: Trial, trials: Sequence[Trial]) -> list[str]:
-    """Which question was answered, where several fitted the data."""
-    if len(trials) < 2:
+def taken(best: Trial, trials: Sequence[Trial], aside: Sequence[tuple[Question, str]] = ()) -> list[str]:
+    """Which question was answered, where several fitted the data.
+
+    Arguments:
+        best: The one that was taken.
+        trials: All that were asked.
+        aside: Those that were not, and why.
+    """
+    if len(trials) + len(aside) < 2:
         return []
     others = [f"{t.question.words}: {t.brief}" for t in trials if t is not best]
+    others += [f"{q.words}: set aside, {why}" for q, why in aside]
     return [f"the targets were taken as {best.question.words}; also tried: {'; '.join(others)}"]

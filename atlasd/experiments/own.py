@@ -4,7 +4,9 @@ from __future__ import annotations
 
 __all__ = ["CONFIG", "OwnConfig", "run"]
 
+import re
 import shlex
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -22,7 +24,7 @@ from atlasd.discovery.result import Discovery
 from atlasd.discovery.targets import Targets
 from atlasd.errors import InputError
 from atlasd.experiments.config import RunConfig, option, tolerance_option
-from atlasd.experiments.own_charts import Placement, place_charts, plan_charts
+from atlasd.experiments.own_charts import Placement, place_charts, plan_charts, slowness
 from atlasd.experiments.record import Extras
 from atlasd.geometry.actions import Action, GridAction
 from atlasd.prediction.samples import chart_blocks
@@ -54,6 +56,7 @@ class OwnConfig(RunConfig):
     samples: int = option(0, "most samples used; 0 for 1000 fields or 30000 vectors", least=0)
     flow: bool = option(False, "whether the data are states, and the target their velocities or the next states")
     tolerance: float = tolerance_option()
+    budget: str = option("", "time after which nothing new is begun, such as 90s or 2min; none if empty")
 
     def words(self, name: str, seed: int) -> list[str]:
         """The same as options of `atlasd discover`."""
@@ -80,9 +83,12 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
     """Reads and checks the data, says what was understood and how long it may take, and asks for the symmetry."""
     if config.flow:
         return _run_flow(config, seed, progress)
+    started = time.monotonic()
     data, choice = choose_own(config, files)
     sphere = config.charts.startswith("sphere")
     action, data, pairs = _action(data, config.vectors, sphere, config.targets)
+    if config.budget:
+        parse_time(config.budget)
     placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs)
     for line in _summary(config, data, choice, files, placement, action):
         if line.startswith(("guessed:", "note:")):
@@ -98,11 +104,18 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
             action=action,
             rho_out=_asked(config.targets, data, action),
             tolerance=config.tolerance,
+            budget=None if not config.budget else max(parse_time(config.budget) - (time.monotonic() - started), 1.0),
             seed=seed,
             device=config.device,
             progress=progress,
         )
     metrics: dict[str, Any] = {"samples": len(data.x), "charts": placement.kind}
+    metrics["data"] = {
+        "file": " and ".join(f"{f.path.name} ({f.kind})" for f in files),
+        "input": f"{_shown(choice.inputs)}, used as {_shape(data.x)}",
+        "target": f"{_shown(choice.targets)}, used as {_shape(data.y)} {'classes' if data.classes else 'values'}",
+        "notes": "; ".join(data.notes) or "everything was used",
+    }
     if placed.survey is not None:
         found = replace(found, charts=(*found.charts, *placed.survey.dropped))
         metrics |= {
@@ -241,11 +254,25 @@ def _summary(
         f"note: {n}" for n in (*data.notes, *(f"column {reason.split(';')[0]} and is left out" for reason in unused))
     ]
     lines.append(f"charts: {placement.describe()}")
-    estimate = _time(placement.seconds)
+    slow = slowness()
+    estimate = _time(slow * placement.seconds)
     if data.is_field and not data.classes:  # perceptrons take the place of stencils
-        estimate += f", or {_time(30 + 4 * placement.seconds)} if the map is not linear"
+        estimate += f", or {_time(2 * slow * placement.seconds)} if the map is not linear"
     lines.append(f"tolerance: {config.tolerance:g}; estimated time: {estimate}")
     return lines
+
+
+def parse_time(text: str) -> float:
+    """Seconds of a text such as 90, 90s, 2min or 1h.
+
+    Example:
+        >>> parse_time("2min"), parse_time("90")
+        (120.0, 90.0)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|m|min|h)?\s*", text)
+    if match is None or float(match[1]) <= 0:
+        raise InputError(f"--budget must be a time such as 90s or 2min, got {text!r}.")
+    return float(match[1]) * {"h": 3600.0, "m": 60.0, "min": 60.0}.get(match[2] or "s", 1.0)
 
 
 def _shown(variables: Any) -> str:

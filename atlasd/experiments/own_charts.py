@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["Placed", "Placement", "place_charts", "plan_charts"]
+__all__ = ["Placed", "Placement", "place_charts", "plan_charts", "slowness"]
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,8 @@ from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.progress import Progress
 
-MOST = {2: 36, 3: 12}
+MOST = {2: 16, 3: 8}
+"""The most charts of a plane and of space: time grows with their number, what they say together hardly does."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def plan_charts(
             else f"fields must be at least 7 pixels wide to hold a chart, got shape {shape}; use --charts whole."
         )
     if asked == "auto":
-        return Placement("auto", None, in_radius, out_radius, _field_seconds(data, 30) + 15)
+        return Placement("auto", None, in_radius, out_radius, _field_seconds(data, MOST[len(shape)]) + 15)
     if asked == "whole":
         return Placement("whole", Atlas.whole(), None, None, _field_seconds(data, 1))
     out = out_radius or max(2, min(12, min(shape) // 12, room - 3))
@@ -167,6 +169,20 @@ def _centres(text: str, dimensions: int) -> list[tuple[float, ...]]:
             )
         centres.append(centre)
     return centres
+
+
+def slowness(seconds: float = 0.05) -> float:
+    """How many times longer than its own time work takes at present: 1 on a free machine, more on a shared one.
+
+    Measured on a moment of work of the kind that is to be done.
+    """
+    field = torch.randn(8, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+    kernel = torch.ones(4, 1, 7, 7)
+    wall, own = time.perf_counter(), time.thread_time()
+    while time.thread_time() - own < seconds:
+        torch.nn.functional.conv2d(field, kernel)
+    spent = time.thread_time() - own
+    return max((time.perf_counter() - wall) / max(spent, 1e-9), 1.0)
 
 
 def _field_seconds(data: OwnData, charts: int) -> float:

@@ -14,9 +14,9 @@ from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.blocks import fit_blocks
 from atlasd.prediction.forms import FormPredictor
+from atlasd.prediction.local import LocalPredictor
 from atlasd.prediction.moments import MomentPredictor
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
-from atlasd.prediction.patch import PatchPredictor
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
 from atlasd.prediction.samples import Samples, split_indices
 from atlasd.prediction.stencil import StencilPredictor
@@ -44,7 +44,7 @@ class AutoPredictor:
         if samples.is_field:
             if samples.classes:
                 return [ConvPredictor()]
-            return [StencilPredictor(), *([PatchPredictor()] if samples.atlas.radii else [])]
+            return [StencilPredictor(), *([LocalPredictor()] if samples.atlas.radii else [])]
         kinds: list[PredictorSpec] = [FormPredictor()]
         kinds += [MomentPredictor()] if samples.x.ndim == 3 else []
         # Bumps fill a space of a few dimensions; in more, features have to be learned.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["StencilPredictor"]
+__all__ = ["StencilPredictor", "disc"]
 
 import math
 import time
@@ -154,7 +154,7 @@ class StencilPredictor:
         channels, small = samples.x.shape[1], count >= 200
         enough: list[int] = []
         for half in halves:
-            features = channels * int(_disc(half, samples.size).sum())
+            features = channels * int(disc(half, samples.size).sum())
             shape = _room(samples, half) or tuple(samples.x.shape[2:])
             pixels = math.prod(shape) / (2**samples.size if small else 1)
             if count * pixels >= 4 * features and (half == least or features <= FEATURES):
@@ -204,7 +204,7 @@ def _room(samples: Samples, half: int) -> tuple[int, ...] | None:
     return None if radii is None else (2 * min(radii[1], radii[0] - half) + 1,) * samples.size
 
 
-def _disc(half: int, dimensions: int, within: int | None = None) -> Tensor:
+def disc(half: int, dimensions: int, within: int | None = None) -> Tensor:
     """Which pixels of a box of half width `within` belong to a round stencil, with shape `(width,) * dimensions`."""
     line = torch.arange(2 * (half if within is None else within) + 1) - (half if within is None else within)
     grid = torch.stack(torch.meshgrid(*[line] * dimensions, indexing="ij"))
@@ -250,7 +250,7 @@ class _Moments:
 
     def __init__(self, half: int, dimensions: int, folds: int) -> None:
         self.half, self.dimensions, self.folds = half, dimensions, folds
-        self.disc = _disc(half, dimensions).flatten()
+        self.disc = disc(half, dimensions).flatten()
         self.gram: Tensor = torch.tensor(0.0)  # (folds, K, F + 1, F + 1)
         self.right: Tensor = torch.tensor(0.0)  # (folds, K, F + 1, C')
         self.square: Tensor = torch.tensor(0.0)  # sum of y^2, (folds, K, C')
@@ -269,7 +269,7 @@ class _Moments:
 
     def _features(self, half: int) -> Tensor:
         """Rows of the normal equations that a stencil of this half width uses, the constant last."""
-        small = _disc(half, self.dimensions, self.half).flatten()[self.disc].repeat(self.channels)
+        small = disc(half, self.dimensions, self.half).flatten()[self.disc].repeat(self.channels)
         return torch.cat([small.nonzero().flatten(), torch.tensor([len(small)])])
 
     def add(self, x: Tensor, y: Tensor, fold: Tensor, part: int | None = None) -> None:

@@ -281,10 +281,18 @@ def controls_block(discovery: Discovery) -> str:
     return table(("control", "measured", "needed"), rows) if rows else ""
 
 
+def source_block(content: Mapping[str, Any]) -> str:
+    """Where the data came from, how they were understood, and what was left out."""
+    data = (content.get("metrics") or {}).get("data")
+    rows = [(str(k), plain(v)) for k, v in data.items()] if isinstance(data, Mapping) else []
+    return table(("what", "as it was used"), rows) if rows else ""
+
+
 def comparison_block(content: Mapping[str, Any]) -> str:
     """Distances from the truth where it is known, and rows of a comparison."""
     metrics, paper = dict(content.get("metrics") or {}), dict(content.get("paper") or {})
     rows = metrics.pop("rows", None) or []
+    metrics.pop("data", None)  # has a section of its own
     parts = []
     keys = [*metrics, *(k for k in paper if k not in metrics)]
     if keys:

@@ -59,7 +59,8 @@ def write_report(
         fields: One sample for the pictures: `input`, `output` with shape `(C, H, W)`, `radii` of the charts.
         title: A heading for readers.
     """
-    return write_page(path, [Section(discovery, content or {}, fields or {}, title)])
+    section = Section(discovery, content or {}, fields or {}, title)
+    return write_page(path, [section], f"{headline(discovery)[0]}: {_subject(section)} - atlasd")
 
 
 def write_page(path: str | Path, sections: Sequence[Section], title: str = "atlasd report") -> Path:
@@ -88,7 +89,8 @@ def _page(sections: Sequence[Section], title: str, most: int) -> str:
 def _article(section: Section, number: int, most: int) -> str:
     discovery = section.discovery
     content = section.content or discovery.to_dict()
-    title = section.title or content.get("experiment") or "What is the symmetry?"
+    subject = _subject(section)
+    title = subject if subject != "symmetry" else "What is the symmetry?"
     answer, decision = headline(discovery)
     first, *rest = answer_sentences(discovery)
     parts = [
@@ -104,7 +106,12 @@ def _article(section: Section, number: int, most: int) -> str:
             _block("Predictor", blocks.predictor_block(discovery)),
             _block("Controls", blocks.controls_block(discovery)),
         ),
-        _block("Against the truth", blocks.comparison_block(content)),
+        _block("The data", blocks.source_block(content)),
+        # What was measured on somebody's own data is no distance from a truth.
+        _block(
+            "Figures" if content.get("experiment") == "discover" else "Against the truth",
+            blocks.comparison_block(content),
+        ),
         _block("One sample", blocks.data_block(section.fields)),
         _pair(
             _block("Time", blocks.time_block(content)),
@@ -112,6 +119,13 @@ def _article(section: Section, number: int, most: int) -> str:
         ),
     ]
     return f"<article>{''.join(parts)}</article>"
+
+
+def _subject(section: Section) -> str:
+    """What a section is about, in a few words: its heading, the name of the file, or that of the experiment."""
+    config = section.content.get("config") or {}
+    file = config.get("file") if section.content.get("experiment") == "discover" else None
+    return section.title or (Path(str(file)).name if file else "") or section.content.get("experiment") or "symmetry"
 
 
 def _block(heading: str, inside: str) -> str:

@@ -42,7 +42,7 @@ def print_discovery(
         )
     if metrics:
         tables = {k: v for k, v in metrics.items() if _is_table(v)}
-        plain = {k: v for k, v in metrics.items() if k not in tables and k != "rows"}
+        plain = {k: v for k, v in metrics.items() if k not in tables and k not in ("rows", "data")}
         console.print(Text("  ".join(f"{k}={_short(v)}" for k, v in plain.items())))
         for name, table in tables.items():
             if name != "rows":

@@ -98,3 +98,10 @@ def test_maps_that_commute_with_all_matrices():
     assert len(intertwiners(Stacked(2), Stacked(3), 2, (6, 4))) == 6
     assert len(intertwiners(Stacked(1), Stacked(1, dual=True), 2, (2, 2))) == 0
     assert len(intertwiners(None, None, 2, (2, 3))) == 6
+
+
+def test_a_budget_of_time_is_kept_and_what_is_left_out_is_said():
+    answer = found(lambda x: x * x.norm(dim=-1, keepdim=True), budget=1e-3)
+    assert answer.algebra.distance(ad.known.so(2)) < 1e-3 and len(answer.cosets) == 1
+    assert "the discrete part was not looked for" in answer.verdict.reason
+    assert "set aside, the budget of time was used up" in answer.verdict.reason

@@ -118,3 +118,8 @@ def test_two_questions_about_one_file_stand_side_by_side(points, here):
         (place / "result.json").write_text(json.dumps({"command": plan.command}))
     names = [plan_config(OWN, plan.config).directory.name for plan in plans]
     assert names == ["points-seed0", "points-seed0-2", "points-seed0"]
+
+
+def test_a_budget_must_be_a_time(points, capsys):
+    assert main(["discover", "points.npz", "--budget", "soon"]) == 2
+    assert "--budget must be a time such as 90s or 2min, got 'soon'" in capsys.readouterr().err

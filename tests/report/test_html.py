@@ -157,3 +157,14 @@ def test_unwritable_place(plain, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises((DataError, OSError)):
         write_report(plain, tmp_path / "file" / "report.html")
+
+
+def test_a_page_on_own_data_says_what_they_were(tmp_path, plain):
+    content = plain.to_dict(
+        "discover",
+        metrics={"samples": 40, "data": {"file": "wind.nc (netcdf)", "notes": "3 copies are left out"}},
+        config={"file": "data/wind.nc"},
+    )
+    page = write_report(plain, tmp_path / "page.html", content=content).read_text()
+    assert "wind.nc - atlasd</title>" in page and "3 copies are left out" in page and ">The data<" in page
+    assert "Against the truth" not in page and ">Figures<" in page
