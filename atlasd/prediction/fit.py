@@ -45,10 +45,12 @@ class AutoPredictor:
             if samples.classes:
                 return [ConvPredictor()]
             return [StencilPredictor(), *([LocalPredictor()] if samples.atlas.radii else [])]
-        kinds: list[PredictorSpec] = [FormPredictor()]
+        # Classes have sharp borders, which bumps blur.
+        kinds: list[PredictorSpec] = [] if samples.classes else [FormPredictor()]
         kinds += [MomentPredictor()] if samples.x.ndim == 3 else []
         # Bumps fill a space of a few dimensions; in more, features have to be learned.
-        return [*kinds, *([MLPPredictor()] if samples.x[0].numel() > _FILLED else [])]
+        many = samples.x[0].numel() > _FILLED or samples.classes
+        return [*kinds, *([MLPPredictor()] if many else [])]
 
     def enough(self, samples: Samples) -> float:
         """Skill at which no other kind is tried; for vectors, of what a linear map leaves unexplained."""
