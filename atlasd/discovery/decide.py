@@ -54,14 +54,18 @@ def decide(
     strength, lower = root(ratio) / max(kappa, 1e-9), root(low)
     upper = root(high) / max(kappa, 1e-9)
     decision: Decision
+    if lower > tolerance:
+        decision, reason = "broken", f"breaking at least {lower:.0%}, above the tolerance of {tolerance:.0%}"
+        seen = max(kappa, SEEN)
+        return Direction(
+            min(root(ratio) / seen, 1.0), lower, root(high) / seen, kappa, coverage, decision, reason, tolerance, extent
+        )
     if kappa < SEEN:
         decision = "cannot tell"
         reason = f"of a planted breaking of {tolerance:.0%} only {kappa:.0%} would have been noticed"
         return Direction(math.nan, 0.0, math.nan, kappa, coverage, decision, reason, tolerance, extent)
     if upper <= tolerance:
         decision, reason = "symmetry", f"breaking at most {upper:.1%}, below the tolerance of {tolerance:.0%}"
-    elif lower > tolerance:
-        decision, reason = "broken", f"breaking at least {lower:.0%}, above the tolerance of {tolerance:.0%}"
     else:
         decision = "cannot tell"
         reason = f"the interval from {lower:.0%} to {min(upper, 1.0):.0%} straddles the tolerance of {tolerance:.0%}"

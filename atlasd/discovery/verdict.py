@@ -300,7 +300,9 @@ class Court:
         trial = worst[3]
         kappa = 1.0
         unexplained = float((trial.plain @ self.weights).sum() / ((trial.plain + trial.scale) @ self.weights).sum())
-        if root(limit) < self.tolerance and unexplained > self.tolerance**2 and not self.problem.known:
+        fits = self.problem.fits
+        # Where nothing has to be fitted again, the upper end is that of the map and not of the predictor for all.
+        if fits is not None and unexplained > self.tolerance**2 and (root(limit) < self.tolerance or fits.answers):
             kappa = self._sensitivity(trial.element)
         extent = max(t.size for t in counting) if len(group) > 1 else None
         direction = decide(worst[0], lowest, limit, kappa, trial.coverage, self.tolerance, extent)
