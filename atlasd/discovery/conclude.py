@@ -229,7 +229,9 @@ def words(
         reason = f"Cannot tell: {open_ones[0].reason}."
     elif broken:
         least = min(d.lower for d in broken)
-        reason = f"No symmetry: the least broken direction has a breaking of at least {least:.0%}."
+        # "No symmetry" would be said of a question that most of the data cannot answer.
+        kind = "Not testable" if 2 * unfelt > group.algebra.size**2 else "No symmetry"
+        reason = f"{kind}: the least broken direction has a breaking of at least {least:.0%}."
         if open_ones:
             reason += f" Of single elements, {len(open_ones)} could not be decided: {open_ones[0].reason}."
     elif unfelt or any(f.unfelt for f in dropped):
