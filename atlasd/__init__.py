@@ -90,7 +90,7 @@ __all__ = ["__version__", "known", *sorted(_HOMES)]
 def _meet_xarray() -> None:
     """Puts `atlasd` on xarray's datasets, where xarray is in use."""
     if "xarray" in sys.modules:
-        from atlasd.experiments.accessor import register
+        from atlasd.studies.own_data.accessor import register
 
         register()
 

@@ -25,25 +25,25 @@ from atlasd.algebra.invariants import metric, metric_cosine
 from atlasd.algebra.known_algebras import so, trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import Membership
-from atlasd.datasets.climate_samples import DISCOVERY
-from atlasd.datasets.climate_synthetic import synthetic_climate
-from atlasd.datasets.heat import heat_atlas, heat_fields, simulate_heat
-from atlasd.datasets.top_tagging import load_jets
-from atlasd.datasets.toys import toy
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.prepare import prepare
-from atlasd.experiments import arctan, d4
-from atlasd.experiments.climate import climate_atlas
-from atlasd.experiments.config import configure
-from atlasd.experiments.lorentz import MINKOWSKI, conformal_lorentz, shared_pairs
-from atlasd.experiments.toys import element_errors
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.prediction.second_order import SecondOrderPredictor
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
+from atlasd.studies.climate.run import climate_atlas
+from atlasd.studies.climate.samples import DISCOVERY
+from atlasd.studies.climate.synthetic import synthetic_climate
+from atlasd.studies.config import configure
+from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
+from atlasd.studies.jets.data import load_jets
+from atlasd.studies.lorentz import MINKOWSKI, conformal_lorentz, shared_pairs
+from atlasd.studies.toys import arctan, d4
+from atlasd.studies.toys.functions import toy
+from atlasd.studies.toys.run import element_errors
 
 PARITY = torch.diag(torch.tensor([1.0, -1.0, -1.0, -1.0], dtype=torch.float64))
 MIRROR = torch.diag(torch.tensor([1.0, -1.0], dtype=torch.float64))

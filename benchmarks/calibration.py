@@ -31,10 +31,10 @@ from calibration_systems import Trial, draw_trial
 from torch import Tensor
 
 import atlasd as ad
-from atlasd.datasets.strength import exact_losses, standard_root, standard_size
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
+from atlasd.studies.zoo.strength import exact_losses, standard_root, standard_size
 
 FRESH = {"vector": 40_000, "field": 200}
 """Fresh samples for the true strength."""

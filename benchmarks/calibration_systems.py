@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.known_algebras import so, trivial
-from atlasd.datasets.field_systems import PROBE, blur, draw_waves, field_atlas, laplacian, plane_waves, slope
-from atlasd.datasets.foreign_vectors import oblique_frame
-from atlasd.datasets.negatives import FAR_APART, lopsided, ripples
-from atlasd.datasets.strength import standard_root
-from atlasd.datasets.system import System
 from atlasd.runtime.random import stream
+from atlasd.studies.zoo.field_systems import PROBE, blur, draw_waves, field_atlas, laplacian, plane_waves, slope
+from atlasd.studies.zoo.foreign_vectors import oblique_frame
+from atlasd.studies.zoo.negatives import FAR_APART, lopsided, ripples
+from atlasd.studies.zoo.strength import standard_root
+from atlasd.studies.zoo.system import System
 
 BREAKINGS = (0.0, 0.0, 0.1, 0.3, 0.6, 1.0)
 """Sizes of the breaking term, relative to the symmetric part; half of the systems of small size are exact."""

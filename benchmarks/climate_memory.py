@@ -11,11 +11,11 @@ from pathlib import Path
 
 import torch
 
-from atlasd.datasets.climate import open_climate
-from atlasd.datasets.climate_samples import climate_samples
-from atlasd.datasets.climate_write import write_climate
 from atlasd.runtime.memory import peak_megabytes
 from atlasd.runtime.progress import Silent
+from atlasd.studies.climate.files import open_climate
+from atlasd.studies.climate.samples import climate_samples
+from atlasd.studies.climate.write import write_climate
 
 MAP = 64e6
 """Bytes of one file: 16 variables and labels on 768 x 1152 pixels."""

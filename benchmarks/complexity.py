@@ -13,7 +13,6 @@ import time
 import torch
 
 from atlasd.algebra.known_algebras import so
-from atlasd.datasets.heat import heat_atlas, heat_fields, simulate_heat
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.prepare import prepare
@@ -21,6 +20,7 @@ from atlasd.discovery.spectral import SpectralSearch
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
+from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
 
 
 def clocked(work, repeat: int = 1) -> float:

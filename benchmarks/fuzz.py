@@ -34,14 +34,9 @@ from safetensors.torch import load, load_file, save
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.cli import main as atlasd
-from atlasd.commands.resume import parse_words
-from atlasd.datasets.climate import open_climate
-from atlasd.datasets.climate_synthetic import synthetic_climate
-from atlasd.datasets.climate_write import write_map
-from atlasd.datasets.files import open_data
-from atlasd.datasets.mnist import read_idx
-from atlasd.datasets.pandas_table import TableWriter
-from atlasd.datasets.top_tagging import jet_columns, read_jets
+from atlasd.cli.resume import parse_words
+from atlasd.data.files import open_data
+from atlasd.data.pandas_table import TableWriter
 from atlasd.discovery.discover import discover
 from atlasd.discovery.seal import seal
 from atlasd.errors import AtlasdError
@@ -53,6 +48,11 @@ from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 from atlasd.runtime.pool import process_pool
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import Stages, keeping, read_plan
+from atlasd.studies.climate.files import open_climate
+from atlasd.studies.climate.synthetic import synthetic_climate
+from atlasd.studies.climate.write import write_map
+from atlasd.studies.digits.mnist import read_idx
+from atlasd.studies.jets.data import jet_columns, read_jets
 
 SECONDS, MEGABYTES = 20.0, 1000.0
 X = np.linspace(-1, 1, 24 * 16, dtype=np.float32).reshape(24, 4, 4)

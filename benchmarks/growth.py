@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atlasd.datasets.field_systems import draw_waves, laplacian, plane_waves
 from atlasd.discovery.discover import discover
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.residual import Residual
@@ -34,6 +33,7 @@ from atlasd.discovery.spectral import solve
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.progress import Silent
+from atlasd.studies.zoo.field_systems import draw_waves, laplacian, plane_waves
 
 SIZE = 24
 SIZES = {

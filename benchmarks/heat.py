@@ -11,9 +11,9 @@ import time
 
 import torch
 
-from atlasd.experiments.config import configure
-from atlasd.experiments.heat import HeatConfig, run
 from atlasd.runtime.progress import Silent
+from atlasd.studies.config import configure
+from atlasd.studies.heat.run import HeatConfig, run
 
 
 def main() -> None:

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from atlasd.datasets.heat import heat_fields, simulate_heat
 from atlasd.runtime.files import is_litter
 from atlasd.runtime.random import stream
+from atlasd.studies.heat.data import heat_fields, simulate_heat
 
 CHARTS = "20,20;40,40;20,40;40,20;30,30;32,20;20,32;26,38"
 CASES = {

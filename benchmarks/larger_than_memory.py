@@ -19,12 +19,12 @@ from pathlib import Path
 import torch
 import zarr
 
-from atlasd.datasets.field_systems import blur, draw_waves, plane_waves
 from atlasd.discovery.discover import discover
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.memory import peak_megabytes
 from atlasd.runtime.random import stream
+from atlasd.studies.zoo.field_systems import blur, draw_waves, plane_waves
 
 SIDE, PART = 56, 1000
 

@@ -10,8 +10,8 @@ import torch
 
 from atlasd.algebra.invariants import metric, metric_cosine
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.baselines.liegan import LieGAN
-from atlasd.datasets.top_tagging import load_jets
+from atlasd.studies.jets.data import load_jets
+from atlasd.studies.rivals.liegan import LieGAN
 
 
 def main():

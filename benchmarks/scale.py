@@ -20,11 +20,11 @@ import warnings
 import psutil
 import torch
 
-from atlasd.datasets.heat import heat_atlas, heat_fields, simulate_heat
 from atlasd.discovery.discover import discover
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.executor import process_pool
 from atlasd.runtime.random import stream
+from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
 
 
 def warm(number: int) -> int:

@@ -26,13 +26,13 @@ import torch
 from atlasd import __version__
 from atlasd.algebra.known_algebras import so
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.datasets.heat import heat_atlas, heat_fields, simulate_heat
-from atlasd.experiments.config import configure
-from atlasd.experiments.heat import HeatConfig, _cosets, _predictor, _search, run, span_angle
 from atlasd.runtime.memory import peak_megabytes, reset_peak
 from atlasd.runtime.progress import Silent, Terminal
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import current_stages, keeping, resuming
+from atlasd.studies.config import configure
+from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
+from atlasd.studies.heat.run import HeatConfig, _cosets, _predictor, _search, run, span_angle
 
 AIDED = {"search": "gradient", "predictor": "conv", "cosets": "gradient", "starts": 16, "top": 8}
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from atlasd.datasets.pandas_table import TableWriter
-from atlasd.datasets.top_tagging import LABEL, jet_columns, read_jets
+from atlasd.data.pandas_table import TableWriter
+from atlasd.studies.jets.data import LABEL, jet_columns, read_jets
 
 COLUMNS = [*jet_columns(200), "truthE", "truthPX", "truthPY", "truthPZ"]
 

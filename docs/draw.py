@@ -11,10 +11,10 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
-from atlasd.datasets.heat import heat_fields, simulate_heat
 from atlasd.geometry.actions import GridAction
 from atlasd.geometry.charts import PlaneChart
 from atlasd.runtime.random import stream
+from atlasd.studies.heat.data import heat_fields, simulate_heat
 
 IMAGES = Path(__file__).parent / "images"
 CHART = PlaneChart((84, 76), in_radius=20, out_radius=14)

@@ -6,8 +6,8 @@ Run: python examples/02_heat.py      (about a minute)
 from pathlib import Path
 
 import atlasd as ad
-from atlasd.datasets.heat import heat_fields, simulate_heat
 from atlasd.runtime.random import stream
+from atlasd.studies.heat.data import heat_fields, simulate_heat
 
 
 def main(samples=300, out="runs/example-heat"):

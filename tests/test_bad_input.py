@@ -12,8 +12,8 @@ import pytest
 import xarray
 
 from atlasd.cli import main
+from atlasd.data.samples import Samples
 from atlasd.errors import InputError
-from atlasd.prediction.samples import Samples
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((30, 1, 24, 24)).astype("float32")

@@ -14,6 +14,7 @@ from torch import Tensor
 from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.data.units import Units
 from atlasd.discovery.conserved import Conserved, find_conserved
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import TOLERANCE, discover
@@ -23,7 +24,6 @@ from atlasd.geometry.actions import VectorAction
 from atlasd.geometry.affine import AffineAction, as_inputs, linear_part
 from atlasd.prediction.forms import FormPredictor
 from atlasd.prediction.predictor import PredictorSpec
-from atlasd.prediction.units import Units
 from atlasd.runtime.progress import Progress, Silent
 
 _SAME = 0.05

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from atlasd.data.samples import Samples
 from atlasd.discovery.result import ChartFinding
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
-from atlasd.prediction.samples import Samples
 from atlasd.prediction.tiles import TileModel, one_hot
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream

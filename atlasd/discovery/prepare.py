@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from atlasd.data.samples import Samples
+from atlasd.data.sources import gather
 from atlasd.discovery.commuting import spread_of, testable_share, without_common, without_pointwise
 from atlasd.discovery.problem import Function, Problem, in_comparison
 from atlasd.errors import InputError
@@ -20,8 +22,6 @@ from atlasd.prediction.crossfit import CrossFit, cross_fit
 from atlasd.prediction.oracle import oracle_predictor
 from atlasd.prediction.plants import draw_plants
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
-from atlasd.prediction.samples import Samples
-from atlasd.prediction.sources import gather
 from atlasd.runtime.executor import current_workers
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream

@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.algebra.ambient import Ambient
+from atlasd.data.samples import Samples, chart_blocks
+from atlasd.data.units import Units
 from atlasd.geometry.actions import Action, VectorAction
 from atlasd.geometry.resample import pixel_grid
 from atlasd.prediction.crossfit import CrossFit
 from atlasd.prediction.predictor import PredictorSpec, compared, has_parts, narrowed, part_of
-from atlasd.prediction.samples import Samples, chart_blocks
 from atlasd.prediction.trivial import LinearPart, PointwisePart
-from atlasd.prediction.units import Units
 from atlasd.runtime.random import stream
 
 Function = Callable[[Tensor], Tensor]

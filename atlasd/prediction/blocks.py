@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from atlasd.data.samples import Samples
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, narrowed, needed
-from atlasd.prediction.samples import Samples
 from atlasd.prediction.trivial import pooled_skill
 from atlasd.runtime.executor import About, Shared, current_workers
 from atlasd.runtime.progress import Progress, Silent

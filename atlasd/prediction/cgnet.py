@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.networks import Network
 from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, rebuilt
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.samples import Samples
 from atlasd.prediction.train import Job, Schedule
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable

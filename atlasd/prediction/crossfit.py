@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from atlasd.data.samples import Samples
 from atlasd.prediction.blocks import fit_blocks, join
 from atlasd.prediction.fit import AutoPredictor
 from atlasd.prediction.plants import Planted
 from atlasd.prediction.predictor import ClosedForm, FittedPredictor, PredictorSpec, narrowed, needed, part_of
-from atlasd.prediction.samples import Samples
 from atlasd.prediction.train import Job
 from atlasd.runtime.executor import About, Shared, current_workers
 from atlasd.runtime.progress import Progress, Silent

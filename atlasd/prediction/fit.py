@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from atlasd.data.samples import Samples, split_indices
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.blocks import fit_blocks
@@ -18,7 +19,6 @@ from atlasd.prediction.local import LocalPredictor
 from atlasd.prediction.moments import MomentPredictor
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
-from atlasd.prediction.samples import Samples, split_indices
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream

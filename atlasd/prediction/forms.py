@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.samples import Samples
 from atlasd.prediction.skill import measure_skill
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress

@@ -13,10 +13,10 @@ from itertools import combinations, combinations_with_replacement
 import torch
 from torch import Tensor
 
+from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.local_map import Dictionary
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.samples import Samples
 from atlasd.prediction.skill import measure_skill
 from atlasd.prediction.stencil import disc
 from atlasd.prediction.trivial import centre_crop

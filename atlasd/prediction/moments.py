@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import skip_init
 
+from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.networks import initialise, uniform
 from atlasd.prediction.neural import Architecture, fit_modules
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.samples import Samples
 from atlasd.prediction.train import Job, Schedule
 from atlasd.runtime.progress import Progress
 

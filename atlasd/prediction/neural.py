@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.networks import ChartConv, VectorMLP
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.samples import Samples
 from atlasd.prediction.skill import measure_skill
 from atlasd.prediction.train import Job, Schedule, fit_networks, standardise
 from atlasd.runtime.codec import storable

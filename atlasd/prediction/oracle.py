@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from atlasd.data.samples import Samples
+from atlasd.data.units import Units, spreads
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.charts import PlaneChart, WholeChart
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.samples import Samples
-from atlasd.prediction.units import Units, spreads
 
 
 def oracle_predictor(

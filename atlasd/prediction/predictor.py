@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor
 
-from atlasd.prediction.samples import Samples
+from atlasd.data.samples import Samples
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.samples import Samples
 from atlasd.prediction.skill import measure_skill
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.progress import Progress

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import skip_init
 
+from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.networks import Network, initialise
 from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, rebuilt
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.samples import Samples
 from atlasd.prediction.train import Job, Schedule
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from atlasd.prediction.samples import Samples
+from atlasd.data.samples import Samples
 from atlasd.prediction.trivial import centre_crop, chart_skill, fit_pointwise, pooled_skill
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional
 
-from atlasd.prediction.samples import Samples
+from atlasd.data.samples import Samples
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 

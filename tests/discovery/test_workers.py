@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import atlasd as ad
-from atlasd.datasets.field_systems import draw_waves, laplacian, plane_waves
+from atlasd.data.samples import Samples
 from atlasd.discovery.discover import discover
 from atlasd.errors import AtlasdError
-from atlasd.prediction.samples import Samples
 from atlasd.runtime.executor import process_pool, working
 from atlasd.runtime.random import stream
+from atlasd.studies.zoo.field_systems import draw_waves, laplacian, plane_waves
 
 ATLAS = ad.Atlas.at([(6, 6), (6, 9), (6, 12), (9, 6), (9, 9), (9, 12)], in_radius=5, out_radius=3)
 

@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 import atlasd as ad
 from atlasd.cli import COMMANDS, main
-from atlasd.datasets.files import open_data
+from atlasd.data.files import open_data
 from atlasd.discovery.result import ChartFinding, Direction, Discovery, PredictorSummary, Verdict
 from atlasd.errors import AtlasdError
 from atlasd.runtime.codec import decode

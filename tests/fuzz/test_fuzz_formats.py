@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 import xarray
 
-from atlasd.datasets.climate import open_climate
-from atlasd.datasets.climate_synthetic import synthetic_climate
-from atlasd.datasets.climate_write import write_map
-from atlasd.datasets.files import open_data
-from atlasd.datasets.mnist import read_idx
-from atlasd.datasets.pandas_table import TableWriter
-from atlasd.datasets.top_tagging import jet_columns, read_jets
+from atlasd.data.files import open_data
+from atlasd.data.pandas_table import TableWriter
 from atlasd.errors import AtlasdError
 from atlasd.runtime.random import stream
+from atlasd.studies.climate.files import open_climate
+from atlasd.studies.climate.synthetic import synthetic_climate
+from atlasd.studies.climate.write import write_map
+from atlasd.studies.digits.mnist import read_idx
+from atlasd.studies.jets.data import jet_columns, read_jets
 
 EACH = 60
 FIELDS = np.linspace(-1, 1, 24 * 4 * 4, dtype=np.float32).reshape(24, 4, 4)

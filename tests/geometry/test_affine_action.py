@@ -3,8 +3,8 @@
 import torch
 
 import atlasd as ad
+from atlasd.data.units import Units
 from atlasd.geometry.affine import linear_part
-from atlasd.prediction.units import Units
 
 
 def elements(count, n, seed=0):

@@ -16,12 +16,12 @@ import torch
 from torch.nn.functional import conv2d, pad
 
 import atlasd as ad
-from atlasd.datasets.field_systems import draw_waves, field_atlas, plane_waves
-from atlasd.datasets.negatives import FAR_APART, lopsided, ripples
-from atlasd.datasets.strength import exact_strength
-from atlasd.datasets.system import System
 from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.random import stream
+from atlasd.studies.zoo.field_systems import draw_waves, field_atlas, plane_waves
+from atlasd.studies.zoo.negatives import FAR_APART, lopsided, ripples
+from atlasd.studies.zoo.strength import exact_strength
+from atlasd.studies.zoo.system import System
 
 ROOT = Path(__file__).parents[2]
 TOLERANCE = 0.2

@@ -12,7 +12,7 @@ from torch import nn
 
 import atlasd as ad
 from atlasd.cli import main
-from atlasd.commands.audit import named_group
+from atlasd.cli.audit import named_group
 from atlasd.errors import DataError, InputError
 from atlasd.nn import GroupActivation, GroupConv2d, audit, vector
 from atlasd.nn.model_files import _is_arithmetic, load_model

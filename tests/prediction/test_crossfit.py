@@ -4,12 +4,12 @@ import pytest
 import torch
 
 import atlasd as ad
+from atlasd.data.samples import Samples
+from atlasd.data.units import Units
 from atlasd.prediction.crossfit import cross_fit
 from atlasd.prediction.forms import FormPredictor
 from atlasd.prediction.plants import Planted, draw_plants
-from atlasd.prediction.samples import Samples
 from atlasd.prediction.train import Schedule
-from atlasd.prediction.units import Units
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
+from atlasd.data.samples import Samples, split_indices
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.fit import fit_predictor
 from atlasd.prediction.networks import VectorMLP
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
-from atlasd.prediction.samples import Samples, split_indices
 from atlasd.prediction.train import Job, Schedule, fit_networks, loss_per_chart, standardise
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream

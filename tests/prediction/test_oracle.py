@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.oracle import oracle_predictor
-from atlasd.prediction.samples import Samples
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from atlasd.data.samples import Samples
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.plants import Planted, draw_plants
-from atlasd.prediction.samples import Samples
 from atlasd.prediction.second_order import SecondOrderPredictor
 from atlasd.prediction.skill import measure_skill
 from atlasd.runtime.progress import Silent

@@ -5,10 +5,10 @@ import torch
 
 import atlasd as ad
 from atlasd.errors import InputError
-from atlasd.experiments import EXPERIMENTS
-from atlasd.experiments.record import plan_run
 from atlasd.runtime.device import find_device, on_device
 from atlasd.runtime.random import stream
+from atlasd.studies import EXPERIMENTS
+from atlasd.studies.record import plan_run
 
 absent = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 

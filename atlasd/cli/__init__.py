@@ -1,0 +1,105 @@
+"""The program `atlasd`; heavy modules are imported by the command that needs them."""
+
+from __future__ import annotations
+
+__all__ = ["app", "main"]
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from atlasd.errors import AtlasdError
+from atlasd.runtime.interrupt import prompt_interrupt
+from atlasd.runtime.text import escaped
+
+INTERRUPTED = "atlasd: interrupted; "
+AGAIN = "run the same command again to start over."
+
+app = typer.Typer(
+    name="atlasd",
+    help="Find the local symmetry of your data, and be told how sure that is.",
+    pretty_exceptions_enable=False,
+    add_completion=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if show_version:
+        typer.echo(f"atlasd {version('atlasd')}")
+        raise typer.Exit()
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+# Name of each command: the module and the function that does it.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("demo", "demo"),
+    "list": ("listing", "list_experiments"),
+    "run": ("run", "run"),
+    "discover": ("discover", "discover"),
+    "resume": ("resume", "resume"),
+    "report": ("report", "report"),
+    "audit": ("audit", "audit"),
+    "compare": ("compare", "compare"),
+    "zoo": ("zoo", "zoo"),
+    "data": ("data", "data"),
+    "doctor": ("doctor", "doctor"),
+}
+for _name, (_module, _function) in COMMANDS.items():
+    _command = getattr(importlib.import_module(f"atlasd.cli.{_module}"), _function)
+    # The whole first line: left to itself, the list of commands would cut it off.
+    app.command(_name, short_help=_command.__doc__.splitlines()[0])(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the program and returns its exit status: 0 done, 2 bad input, 130 interrupted."""
+    command = typer.main.get_command(app)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with prompt_interrupt(_abandoned):
+            status = command.main(given, prog_name="atlasd", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        status = 130
+    except (AtlasdError, OSError) as error:
+        return _fail(str(error))
+    except MemoryError:
+        return _fail("the work must fit into memory, got no room; give it fewer samples or a larger machine.")
+    except Exception as error:
+        # Usage errors: their class is click's in older typer and typer's own in newer.
+        if not callable(getattr(error, "format_message", None)):
+            raise
+        return _fail(error.format_message())  # type: ignore[attr-defined]
+    if status == 130:
+        exec("")  # an interrupt that passed through `exec` is remembered until the next one, and would set the status
+        print(escaped(_interrupted()), file=sys.stderr)
+    return status if isinstance(status, int) else 0
+
+
+def _interrupted() -> str:
+    """What to say after Ctrl-C, with the command that goes on where there is one."""
+    stages = sys.modules.get("atlasd.runtime.stages")
+    hint = None if stages is None else stages.how_to_resume()
+    return INTERRUPTED + (f"`{hint}` goes on with it." if hint else AGAIN)
+
+
+def _abandoned() -> str:
+    """The same for a process that ends at once: nothing else will tidy its run directory."""
+    stages = sys.modules.get("atlasd.runtime.stages")
+    if stages is not None:
+        stages.abandon()
+    return _interrupted()
+
+
+def _fail(message: str) -> int:
+    print(f"atlasd: error: {escaped(' '.join(message.split()))}", file=sys.stderr)
+    return 2

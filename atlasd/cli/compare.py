@@ -1,0 +1,83 @@
+"""All methods side by side."""
+
+from __future__ import annotations
+
+__all__ = ["compare"]
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from atlasd.cli.common import (
+    AsJson,
+    Dask,
+    Quiet,
+    Seed,
+    Settings,
+    Tls,
+    Tolerance,
+    WorkerCount,
+    chosen_workers,
+    console,
+    shown_progress,
+    tell,
+)
+
+
+def compare(
+    name: Annotated[str, typer.Argument(help="heat, dimuons, top-tagging or sphere-mnist.")],
+    settings: Settings = [],  # noqa: B006
+    tolerance: Tolerance = None,
+    seed: Seed = 0,
+    methods: Annotated[str, typer.Option(metavar="NAME,...", help="Some of the methods; all by default.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/compare-NAME-seedS]")] = None,
+    workers: WorkerCount = None,
+    dask: Dask = "",
+    tls: Tls = "",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run every method on the same data, and show what each finds, claims and costs."""
+    from atlasd import __version__
+    from atlasd.report.html import write_report
+    from atlasd.report.tables import row_table
+    from atlasd.runtime.stages import NAME, keeping
+    from atlasd.studies.config import parse_settings
+    from atlasd.studies.record import check_directory
+    from atlasd.studies.rivals.compare import find_contest, run_contest
+    from atlasd.studies.rivals.compare_record import write_table
+
+    contest = find_contest(name)
+    more = [] if tolerance is None else [f"tolerance={tolerance}"]
+    config = parse_settings(contest.config, [*settings, *more])
+    directory = out or Path("runs") / f"compare-{name}-seed{seed}"
+    check_directory(directory, "compare.json")
+    chosen = [m.strip() for m in methods.split(",") if m.strip()]
+    words = ["compare", *config.words(name, seed)[1:], *(["--methods", ",".join(chosen)] if chosen else [])]
+    with (
+        chosen_workers(workers, dask, tls),
+        shown_progress(quiet) as progress,
+        keeping(directory, words, __version__, progress.say),
+    ):
+        ours = directory / NAME / "ours"
+        table = run_contest(contest, config, seed, progress, methods=chosen, keep=ours)
+        written = write_table(table, directory, ours)
+        if written is not None:
+            write_report(written.discovery, directory / "report.html", content=written.content, title=f"compare {name}")
+    if as_json:
+        sys.stdout.write((directory / "compare.json").read_text())
+        return
+    screen = console()
+    if table.methods:
+        screen.print(row_table(table.methods))
+    if table.published:
+        typer.echo("each with the predictors and settings of its own paper:")
+        screen.print(row_table(table.published))
+    if table.memory:
+        screen.print(row_table(table.memory))
+    typer.echo(f"negative control: {contest.control}")
+    typer.echo("paper: " + ", ".join(f"{k}: {v}" for k, v in contest.paper.items()))
+    if not quiet:
+        tell(f"kept in {directory}")

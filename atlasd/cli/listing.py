@@ -1,0 +1,29 @@
+"""What can be run."""
+
+from __future__ import annotations
+
+__all__ = ["list_experiments"]
+
+from typing import Annotated
+
+import typer
+
+from atlasd.cli.common import console
+
+
+def list_experiments(
+    name: Annotated[str | None, typer.Argument(help="Show the settings of one experiment.")] = None,
+) -> None:
+    """List the experiments, or the settings of one."""
+    from atlasd.studies import EXPERIMENTS, find_experiment
+
+    if name is None:
+        width = max(len(e.name) for e in EXPERIMENTS)
+        for experiment in EXPERIMENTS:
+            typer.echo(f"{experiment.name:<{width}}  {experiment.description}")
+        return
+    experiment = find_experiment(name)
+    from atlasd.report.tables import option_table
+
+    typer.echo(f"{experiment.name}: {experiment.description}")
+    console().print(option_table(experiment.config().describe()))

@@ -1,0 +1,166 @@
+"""Going on with a run that was stopped."""
+
+from __future__ import annotations
+
+__all__ = ["Wanted", "parse_words", "resume"]
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from atlasd.cli.common import AsJson, Dask, Quiet, Tls, WorkerCount, carry_out, tell
+from atlasd.errors import DataError
+
+N = TypeVar("N", int, float)
+
+
+@dataclass(frozen=True)
+class _Grammar:
+    """Words that may be taken from a file; what is not named here is refused."""
+
+    names: range
+    options: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()
+
+
+# Where to work, where to write and whom to call are never read from a file: only the user of `resume` says that.
+_GRAMMARS: Mapping[str, _Grammar] = {
+    "run": _Grammar(range(1, 2), frozenset({"seed", "set"})),
+    "discover": _Grammar(range(1, 3), frozenset({"seed"})),
+    "compare": _Grammar(range(1, 2), frozenset({"seed", "set", "methods"})),
+    "zoo": _Grammar(
+        range(1), frozenset({"seeds", "first", "only", "mode", "noise", "tolerance"}), frozenset({"quick"})
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a run directory asks for: a command, its names, and its options with their values."""
+
+    command: str
+    names: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
+    flags: frozenset[str] = frozenset()
+
+    def number(self, option: str, default: N) -> N:
+        """The value of an option, as a number of the kind that its default is."""
+        text = self.options.get(option, str(default))
+        try:
+            return type(default)(text)
+        except ValueError as error:
+            raise DataError(f"`{option}` of the kept run must be a number, got {text!r}; start it again.") from error
+
+
+def parse_words(words: Sequence[str]) -> Wanted:
+    """Understands the words of a manifest, and raises for any that it does not know.
+
+    Example:
+        >>> parse_words(["run", "heat", "--seed", "3", "--set", "atlas=three"]).settings
+        ('atlas=three',)
+        >>> parse_words(["run", "heat", "--dask", "tcp://elsewhere:8786"])
+        Traceback (most recent call last):
+            ...
+        atlasd.errors.DataError: a kept run must not say '--dask', got it for run; start it again.
+    """
+    command, *rest = words or [""]
+    grammar = _GRAMMARS.get(command)
+    if grammar is None:
+        raise DataError(f"a kept run must be one of {', '.join(_GRAMMARS)}, got {command!r}; start it again.")
+    known = grammar.options | (_settings_of_discover() if command == "discover" else frozenset())
+    names: list[str] = []
+    options: dict[str, str] = {}
+    settings: list[str] = []
+    flags: set[str] = set()
+    given = iter(rest)
+    for word in given:
+        key = word.removeprefix("--")
+        if not word.startswith("-"):
+            names.append(word)
+        elif key in grammar.flags:
+            flags.add(key)
+        elif key not in known or word == key or (key in options):
+            raise DataError(f"a kept run must not say {word!r}, got it for {command}; start it again.")
+        elif (value := next(given, None)) is None:
+            raise DataError(f"a kept run must give {word!r} a value, got none; start it again.")
+        elif key == "set":
+            settings.append(value)
+        else:
+            options[key] = value
+    if len(names) not in grammar.names:
+        raise DataError(f"a kept run must name what {command} works on, got {len(names)} names; start it again.")
+    return Wanted(command, tuple(names), options, tuple(settings), frozenset(flags))
+
+
+def _settings_of_discover() -> frozenset[str]:
+    from atlasd.studies import OWN
+
+    return frozenset(key.replace("_", "-") for key, *_ in OWN.config().describe()) - {"file", "second"}
+
+
+def resume(
+    directory: Annotated[Path, typer.Argument(help="The run directory.")],
+    workers: WorkerCount = None,
+    dask: Dask = "",
+    tls: Tls = "",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Continue a run that was stopped or killed; finished stages are not done again."""
+    from atlasd.runtime.stages import MARKS, NAME, read_plan, resuming
+
+    if not directory.is_dir():
+        raise DataError(f"`{directory}` must be a run directory, got nothing there; `atlasd run` makes one.")
+    if any((directory / mark).is_file() for mark in MARKS) and not (directory / NAME).exists():
+        tell(f"{directory} is finished; there is nothing to continue")
+        return
+    plan = read_plan(directory)
+    where = plan.get("where")
+    wanted = parse_words(plan["words"])
+    with resuming(Path(where) if isinstance(where, str) else Path()):
+        _go_on(wanted, directory, workers=workers, dask=dask, tls=tls, as_json=as_json, quiet=quiet)
+
+
+def _go_on(
+    wanted: Wanted, directory: Path, *, workers: int | None, dask: str, tls: str, as_json: bool, quiet: bool
+) -> None:
+    if wanted.command == "zoo":
+        from atlasd.cli.zoo import zoo
+
+        zoo(
+            seeds=wanted.number("seeds", 5),
+            first=wanted.number("first", 0),
+            only=wanted.options.get("only", ""),
+            mode=wanted.options.get("mode", "both"),
+            noise=wanted.number("noise", 0.0),
+            tolerance=wanted.number("tolerance", 0.2),
+            quick="quick" in wanted.flags,
+            out=directory, workers=workers, dask=dask, tls=tls, as_json=as_json, quiet=quiet,
+        )  # fmt: skip
+        return
+    seed = wanted.number("seed", 0)
+    if wanted.command == "compare":
+        from atlasd.cli.compare import compare
+
+        compare(
+            wanted.names[0],
+            settings=list(wanted.settings),
+            seed=seed,
+            methods=wanted.options.get("methods", ""),
+            out=directory, workers=workers, dask=dask, tls=tls, as_json=as_json, quiet=quiet,
+        )  # fmt: skip
+        return
+    from atlasd.studies import OWN
+    from atlasd.studies.record import plan_config, plan_run
+
+    if wanted.command == "run":
+        planned = plan_run(wanted.names[0], wanted.settings, seed=seed, out=directory)
+    else:
+        files = zip(("file", "second"), wanted.names, strict=False)
+        texts = [f"{k}={v}" for k, v in (*files, *((k, v) for k, v in wanted.options.items() if k != "seed"))]
+        planned = plan_config(OWN, OWN.configure(texts), seed=seed, out=directory)
+    carry_out(planned, workers=workers, dask=dask, tls=tls, as_json=as_json, quiet=quiet, verbose=False)

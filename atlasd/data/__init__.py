@@ -1,0 +1,1 @@
+"""Files of other people's data, turned into labelled arrays."""

@@ -1,0 +1,46 @@
+"""Parquet tables, one variable for each column."""
+
+from __future__ import annotations
+
+__all__ = ["read_variables"]
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as parquet
+
+from atlasd.data.files import Variable
+from atlasd.data.limits import check_claim, check_count
+
+_ROWS = 1 << 18
+
+
+def read_variables(path: Path, kind: str) -> dict[str, Variable]:
+    """The columns; numbers are taken as they are, missing ones become NaN."""
+    with parquet.ParquetFile(path) as file:
+        check_count(path, file.metadata.num_columns, "columns")
+        schema, rows = file.schema_arrow, file.metadata.num_rows
+    check_claim(path, "every column", 8 * rows, path.stat().st_size)
+    found = {}
+    for field in schema:
+        try:
+            dtype = np.dtype(field.type.to_pandas_dtype())
+        except (NotImplementedError, TypeError):
+            dtype = np.dtype(object)
+        found[field.name] = Variable(field.name, (rows,), dtype, _Reader(path, field.name))
+    return found
+
+
+class _Reader:
+    def __init__(self, path: Path, name: str) -> None:
+        self._path, self._name = path, name
+
+    def __call__(self, rows: slice, axis: int) -> np.ndarray:
+        with parquet.ParquetFile(self._path) as file:
+            wanted = np.arange(file.metadata.num_rows)[rows]
+            parts, first = [], 0
+            for batch in file.iter_batches(_ROWS, columns=[self._name]):
+                mine = wanted[(wanted >= first) & (wanted < first + len(batch))]
+                parts.append(batch.column(0).to_numpy(zero_copy_only=False)[mine - first])
+                first += len(batch)
+        return np.concatenate(parts) if parts else np.zeros(0)

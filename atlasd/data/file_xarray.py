@@ -1,0 +1,107 @@
+"""netCDF files and zarr stores, read through xarray with their dimension names."""
+
+from __future__ import annotations
+
+__all__ = ["open_dataset", "read_variables", "variables_of"]
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray
+
+from atlasd.data.files import Variable
+from atlasd.data.hdf5_walk import check_hdf5
+from atlasd.data.zarr_check import check_store
+
+
+def read_variables(path: Path, kind: str) -> dict[str, Variable]:
+    """The data variables; coordinates are used for the direction of the axes only."""
+    if kind == "zarr":
+        check_store(path)
+    try:
+        with open_dataset(path, zarr=kind == "zarr") as dataset:
+            return _listed(dataset, path, kind == "zarr")
+    except (KeyError, ValueError):  # a zarr store that was not written by xarray has no dimension names
+        if kind != "zarr":
+            raise
+        import zarr
+
+        store = zarr.open(str(path), mode="r")
+        arrays = {path.stem: store} if isinstance(store, zarr.Array) else dict(store.arrays())
+        return {n: Variable(n, tuple(a.shape), np.dtype(a.dtype), _ZarrReader(a)) for n, a in arrays.items()}
+
+
+def variables_of(dataset: Any) -> dict[str, Variable]:
+    """The data variables of a dataset in memory."""
+    listed = _listed(dataset, Path(), zarr=False)
+    return {name: replace(v, reader=_MemoryReader(dataset[name]), source="the dataset") for name, v in listed.items()}
+
+
+class _MemoryReader:
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __call__(self, rows: slice, axis: int) -> np.ndarray:
+        return np.asarray(self._array.isel({self._array.dims[axis]: rows}).values)
+
+
+def open_dataset(path: Path, *, zarr: bool) -> xarray.Dataset:
+    """A netCDF file or zarr store, to be closed; nothing is decoded but missing values and scales."""
+    if zarr:
+        return xarray.open_dataset(path, decode_times=False, cache=False, engine="zarr", consolidated=False)
+    with path.open("rb") as handle:
+        if handle.read(3) == b"CDF":
+            return xarray.open_dataset(path, decode_times=False, cache=False, engine="scipy")
+    check_hdf5(path)
+    import h5netcdf
+    from xarray.backends import H5NetCDFStore
+
+    class Input(h5netcdf.File):
+        """One that can be thrown away when opening it failed half-way; the plain one then complains on stderr."""
+
+        _writable = False
+        _closed = True
+
+    return xarray.open_dataset(H5NetCDFStore(Input(path, "r")), decode_times=False, cache=False)
+
+
+class _ZarrReader:
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __call__(self, rows: slice, axis: int) -> np.ndarray:
+        return self._array[(slice(None),) * axis + (rows,)]
+
+
+class _Reader:
+    """Opens the dataset again, and reads a part of one variable with missing values as NaN."""
+
+    def __init__(self, path: Path, zarr: bool, name: str) -> None:
+        self._path, self._zarr, self._name = path, zarr, name
+
+    def __call__(self, rows: slice, axis: int) -> np.ndarray:
+        with open_dataset(self._path, zarr=self._zarr) as dataset:
+            array = dataset[self._name]
+            return array.isel({array.dims[axis]: rows}).values
+
+
+def _listed(dataset: Any, path: Path, zarr: bool) -> dict[str, Variable]:
+    found = {}
+    for key, array in dataset.data_vars.items():
+        name = str(key)
+        dims = tuple(str(d) for d in array.dims)
+        ascending = tuple(_ascending(dataset, d) for d in array.dims)
+        found[name] = Variable(
+            name, tuple(array.shape), np.dtype(array.dtype), _Reader(path, zarr, name), dims, ascending
+        )
+    return found
+
+
+def _ascending(dataset: Any, dim: Any) -> bool:
+    if dim not in dataset.coords:
+        return True
+    ends = dataset.coords[dim]
+    values = ends.isel({dim: [0, -1]}).values if ends.ndim == 1 and ends.size else ends.values
+    return values.ndim != 1 or values.size < 2 or values.dtype.kind not in "fiu" or bool(values[-1] >= values[0])

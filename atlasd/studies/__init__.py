@@ -1,0 +1,129 @@
+"""Experiments that can be run by name; each one is imported only when it is asked for."""
+
+from __future__ import annotations
+
+__all__ = ["EXPERIMENTS", "OWN", "Experiment", "find_experiment"]
+
+import difflib
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from atlasd.errors import InputError
+
+if TYPE_CHECKING:
+    from atlasd.studies.config import Config
+    from atlasd.studies.record import Run
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One entry of the register.
+
+    Arguments:
+        name: What to write after `atlasd run`.
+        description: One line for `atlasd list`.
+        module: Where `CONFIG`, the class of its configuration, and `run` are.
+    """
+
+    name: str
+    description: str
+    module: str
+
+    def config(self) -> type[Config]:
+        """The class of its configuration."""
+        return importlib.import_module(self.module).CONFIG
+
+    def configure(self, settings: Sequence[str] = ()) -> Config:
+        """Its configuration, from `key=value` texts."""
+        from atlasd.studies.config import parse_settings
+
+        return parse_settings(self.config(), settings)
+
+    def runner(self) -> Run:
+        """The function that does the work."""
+        return importlib.import_module(self.module).run
+
+    def resumes(self) -> bool:
+        """Whether `run` takes a `Checkpoint` as `kept`, and goes on from it where it was stopped."""
+        return bool(getattr(importlib.import_module(self.module), "RESUMES", False))
+
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    Experiment(
+        "heat",
+        "heat flow around a hot block: O(2) in every chart, nothing globally",
+        "atlasd.studies.heat.run",
+    ),
+    Experiment("d4", "abs(x) + abs(y): the eight symmetries of the square", "atlasd.studies.toys.d4"),
+    Experiment(
+        "arctan",
+        "arctan((y + 0.1) / x): the identity and an approximate half-turn",
+        "atlasd.studies.toys.arctan",
+    ),
+    Experiment("toy", "functions with a known exact group, chosen by name=...", "atlasd.studies.toys.run"),
+    Experiment(
+        "dimuons",
+        "muon pairs of real collisions: the Lorentz group from their invariant mass",
+        "atlasd.studies.dimuons.run",
+    ),
+    Experiment(
+        "top-tagging",
+        "jets of top quarks: the Lorentz group, its metric and parity from the labels",
+        "atlasd.studies.jets.run",
+    ),
+    Experiment(
+        "liegg-heat",
+        "the rival LieGG on the heat equation: a global symmetry without the hot block, none with it",
+        "atlasd.studies.rivals.liegg_heat",
+    ),
+    Experiment(
+        "top-tagging-downstream",
+        "taggers of top quarks on the discovered metric, on the exact one, and on others",
+        "atlasd.studies.jets.downstream",
+    ),
+    Experiment(
+        "sphere-mnist",
+        "digits on a sphere: each may be turned by itself, up to about 60 degrees; the sphere may not",
+        "atlasd.studies.digits.run",
+    ),
+    Experiment(
+        "sphere-mnist-downstream",
+        "digits on a sphere, turned beyond the training data: CNNs with the discovered group against a plain one",
+        "atlasd.studies.digits.downstream",
+    ),
+    Experiment(
+        "climate",
+        "cyclones and atmospheric rivers: GL+(2) in every chart, or what the labels leave of it",
+        "atlasd.studies.climate.run",
+    ),
+    Experiment(
+        "climate-downstream",
+        "cyclones and rivers on an icosahedral grid: a network with SO(2) against a flat one with GL+(2)",
+        "atlasd.studies.climate.downstream",
+    ),
+)
+
+OWN = Experiment("discover", "your own data: `atlasd discover FILE`", "atlasd.studies.own_data.run")
+"""Found by name like the others, so that its runs can be read and resumed, but not listed: it needs a file."""
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name.
+
+    Example:
+        >>> find_experiment("d4").description
+        'abs(x) + abs(y): the eight symmetries of the square'
+        >>> find_experiment("heet")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        atlasd.errors.InputError: unknown experiment 'heet', did you mean 'heat'? ...
+    """
+    names = [e.name for e in EXPERIMENTS]
+    for experiment in (*EXPERIMENTS, OWN):
+        if experiment.name == name:
+            return experiment
+    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.65)
+    hint = f", did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
+    raise InputError(f"unknown experiment {name!r}{hint} `atlasd list` shows all: {', '.join(names)}.")

@@ -1,0 +1,241 @@
+"""Cyclones and atmospheric rivers: which linear motions of the weather in a chart move its labels along."""
+
+from __future__ import annotations
+
+__all__ = ["CONFIG", "ClimateConfig", "climate_atlas", "run"]
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.group import Group
+from atlasd.algebra.known_algebras import gl, so
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.data.samples import Samples, split_indices
+from atlasd.data.stored import Stored
+from atlasd.discovery.discover import discover
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.discovery.locality import MINIMUM_SKILL
+from atlasd.discovery.result import Discovery
+from atlasd.discovery.spectral import SpectralSearch
+from atlasd.geometry.actions import GridAction
+from atlasd.geometry.atlas import Atlas
+from atlasd.prediction.cgnet import CGNetPredictor
+from atlasd.prediction.fit import fit_recipe
+from atlasd.prediction.predictor import PredictorSpec
+from atlasd.prediction.second_order import SecondOrderPredictor
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.random import stream
+from atlasd.runtime.stages import located
+from atlasd.studies.climate.classes import class_findings, pictures
+from atlasd.studies.climate.files import open_climate
+from atlasd.studies.climate.samples import DISCOVERY, climate_samples
+from atlasd.studies.climate.synthetic import CLASSES, synthetic_climate
+from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.heat.run import span_angle
+from atlasd.studies.paper_figures import paper_figures
+from atlasd.studies.record import Extras
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClimateConfig(RunConfig):
+    """Settings of the climate experiment."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "cpu": {},
+        "paper": {
+            "rows": 768,
+            "samples": 400,
+            "predictor": "cgnet",
+            "search": "gradient",
+            "published": True,
+            "tandem": True,
+            "generators": 4,
+        },
+    }
+
+    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
+    data: str = option("", "folder of ClimateNet's files; synthetic maps by default")
+    symmetry: Literal["affine", "rotation", "none", "events", "background"] = option(
+        "affine", "local symmetry of the labels of synthetic maps"
+    )
+    samples: int = option(250, "synthetic maps", least=30)
+    rows: int = option(96, "rows of synthetic maps; half as many more columns", least=64)
+    missing: Literal["refuse", "fill"] = option("refuse", "what to do about missing values")
+    predictor: Literal["second-order", "cgnet"] = option("second-order", "what is fitted to each chart")
+    winds: Literal["scalar", "vector"] = option("scalar", "how winds move: as scalars, as in the paper, or turned")
+    search: Literal["spectral", "gradient"] = option("spectral", "by values at finite size, or the paper's")
+    generators: int | Literal["auto"] = option("auto", "how many generators, or auto to find out", least=1, most=4)
+    charts: Literal["code", "text"] = option(
+        "code", "the paper's four charts: one above the other, as in its code, or along the equator, as in its text"
+    )
+    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
+    tandem: bool = option(False, "train predictors with the generators in the gradient search")
+    pooled: Literal["sum", "mean"] = option(
+        "sum", "charts in a published search: summed, as in the text, or averaged: growth counts once for each"
+    )
+    search_samples: int = option(16, "maps that the spectral search looks at", least=8)
+    growth: float = option(5.0, "growth factor of the gradient search", least=0)
+    weight: float = option(0.05, "weight of the similarity term", least=0)
+    epochs: int = option(30, "passes of the gradient search and of CGNet over the data", least=1)
+    learning_rate: float = option(1e-3, "learning rate of the gradient search", least=1e-12)
+    cosets: bool = option(False, "look for mirrors too")
+    tolerance: float = tolerance_option()
+
+
+CONFIG = ClimateConfig
+
+
+def run(config: ClimateConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Reads or draws the maps, fits a predictor to each chart, and asks for the local symmetry."""
+    with TemporaryDirectory(prefix="atlasd-climate-") as scratch:
+        return _run(config, seed, progress, Path(scratch))
+
+
+def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) -> tuple[Discovery, Extras]:
+    x, y = _maps(config, seed, progress, scratch)
+    atlas = climate_atlas((x.shape[-2], x.shape[-1]), config.charts)
+    action = GridAction(rho_in=_turned_winds if config.winds == "vector" else None)
+    recipe = _predictor(config)
+    found = discover(
+        x,
+        y,
+        atlas=atlas,
+        action=action,
+        predictor=recipe,
+        search=_search(config),
+        cosets=config.cosets,
+        tolerance=config.tolerance,
+        seed=seed,
+        device=config.device,
+        progress=progress,
+    )
+    # The figures and the classes look at one predictor of their own, on maps that it was not fitted to.
+    samples = Samples.check(x, y, atlas)
+    train, search, test = split_indices(len(samples), stream(seed, "split"))
+    fitted = fit_recipe(recipe, samples, train, search, seed=seed, progress=progress)
+    rows = class_findings(fitted, samples, test[:12], action, CLASSES)
+    found = _judged_by_class(found, rows)
+    radii = atlas.radii
+    assert radii is not None
+    fields = {
+        "input": samples.x[test[:1]][0],
+        "output": y[test[:1]].float(),
+        "radii": torch.tensor(radii, dtype=torch.float64),
+        "actions": pictures(fitted, samples, test, action),
+    }
+    metrics = {
+        "group": found.group.name,
+        "dimension": found.group.dimension,
+        "angle_so2_deg": span_angle(found.algebra, so(2)),
+        "angle_gl2_deg": span_angle(found.algebra, gl(2)),
+        "rows": rows,
+    }
+    return found, Extras(metrics, paper_figures("climate"), fields)
+
+
+def climate_atlas(shape: tuple[int, int], charts: Literal["code", "text"] = "code") -> Atlas:
+    """The paper's four overlapping charts, in the same proportion on any grid: radii 200 and 150 of 768 rows.
+
+    Arguments:
+        shape: Rows and columns of the maps.
+        charts: `code` has them one above the other in the middle column, as the published code does; `text` evenly
+            spread along the equator, as the paper's text says.
+
+    Example:
+        >>> climate_atlas((768, 1152)).radii, climate_atlas((96, 144)).radii
+        ((200, 150), (25, 19))
+        >>> [chart.center for chart in climate_atlas((768, 1152), "text").charts]
+        [(384.0, 200.0), (384.0, 450.0), (384.0, 701.0), (384.0, 951.0)]
+    """
+    height, width = shape
+    radius = round(200 * height / 768)
+    if charts == "code":
+        centres = [(round(share * height), round(width / 2)) for share in (0.35, 0.45, 0.55, 0.65)]
+    else:
+        room = width - 1 - 2 * radius
+        centres = [(round(height / 2), radius + round(room * k / 3)) for k in range(4)]
+    return Atlas.at(centres, radius, round(150 * height / 768))
+
+
+def _turned_winds(g: Tensor) -> Tensor:
+    """TMQ and PSL stay; (U850, V850) is a vector, eastward along columns and northward against rows."""
+    rho = torch.zeros(*g.shape[:-2], 4, 4, dtype=g.dtype)
+    rho[..., 0, 0] = rho[..., 3, 3] = 1.0
+    # (U, V) = (column, -row): the same matrix in that order.
+    rho[..., 1, 1], rho[..., 1, 2] = g[..., 1, 1], -g[..., 1, 0]
+    rho[..., 2, 1], rho[..., 2, 2] = -g[..., 0, 1], g[..., 0, 0]
+    return rho
+
+
+def _maps(
+    config: ClimateConfig, seed: int, progress: Progress, scratch: Path
+) -> tuple[Tensor | Stored, Tensor | Stored]:
+    if config.data:
+        folder = open_climate(located(config.data), missing=config.missing)
+        progress.say(f"{len(folder)} maps of {folder.shape[0]} x {folder.shape[1]} in {folder.path}")
+        return climate_samples(folder, scratch, progress)
+    progress.say(f"drawing {config.samples} maps")
+    shape = (config.rows, config.rows * 3 // 2)
+    maps = synthetic_climate(
+        config.samples,
+        generator=stream(seed, "climate", "maps"),
+        symmetry=config.symmetry,
+        shape=shape,
+        variables=DISCOVERY,
+    )
+    mean, spread = maps.x.mean((0, 2, 3), keepdim=True), maps.x.std((0, 2, 3), keepdim=True)
+    return (maps.x - mean) / spread, maps.labels[:, 0]
+
+
+def _predictor(config: ClimateConfig) -> PredictorSpec:
+    if config.predictor == "second-order":
+        return SecondOrderPredictor()
+    if config.published:
+        network = CGNetPredictor.published()
+        return replace(network, schedule=replace(network.schedule, epochs=config.epochs))
+    return CGNetPredictor(schedule=replace(CGNetPredictor().schedule, epochs=config.epochs, patience=config.epochs))
+
+
+def _search(config: ClimateConfig) -> SpectralSearch | GradientSearch:
+    if config.search == "spectral":
+        return SpectralSearch(
+            generators=None if config.generators == "auto" else config.generators,
+            samples=config.search_samples,
+            derivatives=False,
+        )
+    settings: dict[str, Any] = {
+        "generators": config.generators,
+        "growth": config.growth,
+        "weight": config.weight,
+        "loss": "cross_entropy",
+        "epochs": config.epochs,
+        "learning_rate": config.learning_rate,
+        "tandem": config.tandem,
+    }
+    if config.published:
+        return GradientSearch.published(charts=config.pooled, **settings)
+    return GradientSearch(**settings)
+
+
+def _judged_by_class(found: Discovery, rows: list[dict[str, Any]]) -> Discovery:
+    """The verdict with what its classes say; nothing is claimed where no class but the background was learned."""
+    verdict = found.verdict
+    events = [r for r in rows[1:] if r["share"] > 1e-4 and r["skill"] >= MINIMUM_SKILL]
+    if not events:
+        share = f"{rows[0]['share']:.1%} of the labels are background"
+        learned = ", ".join(f"{r['class']} {r['share']:.1%} of them with skill {r['skill']:.2f}" for r in rows[1:])
+        reason = f"Cannot tell: {share} and nothing else was learned ({learned}), so that nothing can be tested."
+        nothing = replace(verdict, symmetric=False, reason=reason, directions=(), cosets=())
+        empty = LieAlgebra(torch.zeros(0, 2, 2, dtype=torch.float64))
+        return replace(found, group=Group(empty, torch.eye(2, dtype=torch.float64)[None]), verdict=nothing)
+    words = []
+    for r in events:
+        worst = max(r["strengths"], default=float("nan"))
+        words.append(f"{r['class']} skill {r['skill']:.2f}, largest strength under GL+(2) {worst:.0%}")
+    return replace(found, verdict=replace(verdict, reason=f"{verdict.reason} By class: {'; '.join(words)}."))

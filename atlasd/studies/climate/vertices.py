@@ -1,0 +1,139 @@
+"""Climate maps on the vertices of an icosahedral grid, with the labels of every expert."""
+
+from __future__ import annotations
+
+__all__ = ["VertexMaps", "agreement", "given_maps", "score_maps", "synthetic_maps"]
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from atlasd.errors import DataError
+from atlasd.nn.icosahedral_projection import IcosahedralProjection
+from atlasd.nn.segmentation import SegmentationScores, segmentation_scores
+from atlasd.runtime.progress import Progress
+from atlasd.studies.climate.files import open_climate
+from atlasd.studies.climate.synthetic import CLASSES, VARIABLES, Rule, synthetic_climate
+
+
+@dataclass(frozen=True, eq=False)
+class VertexMaps:
+    """Fields and labels on the grid.
+
+    Arguments:
+        x: Fields, with shape `(T, C, N)`, float32.
+        labels: What every expert drew on each map, `(E, N)` each, bytes; E may differ.
+    """
+
+    x: Tensor
+    labels: tuple[Tensor, ...]
+
+    def __post_init__(self) -> None:
+        assert len(self.x) == len(self.labels)
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Every map with every expert who labelled it."""
+        return [(t, e) for t, drawn in enumerate(self.labels) for e in range(len(drawn))]
+
+    def standardised(self, like: VertexMaps) -> VertexMaps:
+        """The same with the mean and the spread of another set taken out."""
+        spread, mean = torch.std_mean(like.x, dim=(0, 2), keepdim=True)
+        return VertexMaps((self.x - mean) / torch.where(spread > 0, spread, 1.0), self.labels)
+
+
+def synthetic_maps(
+    times: int,
+    *,
+    resolution: int,
+    generator: torch.Generator,
+    symmetry: Rule,
+    rows: int,
+    experts: int,
+    discord: float = 0.0,
+) -> VertexMaps:
+    """Draws maps one by one and brings each to the grid; only the vertices are kept."""
+    shape = (rows, 3 * rows // 2)
+    projection = _projection(resolution, shape)
+
+    def drawn() -> Iterable[tuple[Tensor, Tensor]]:
+        for _ in range(times):
+            maps = synthetic_climate(
+                1, generator=generator, symmetry=symmetry, shape=shape, experts=experts, discord=discord
+            )
+            yield maps.x[0], maps.labels[0]
+
+    return _brought(projection, drawn())
+
+
+def given_maps(
+    folder: str | Path, split: Literal["train", "test"], *, resolution: int, progress: Progress
+) -> VertexMaps:
+    """Reads ClimateNet's files one by one and brings each to the grid; only the vertices are kept."""
+    maps = open_climate(folder, split=split)
+    if absent := [v for v in VARIABLES if v not in maps.variables]:
+        raise DataError(
+            f"`{maps.path}` must hold the 16 variables of ClimateNet, got none of {absent[0]} in some file."
+        )
+    numbers = progress.track(range(len(maps)), f"reading {split}")
+    return _brought(_projection(resolution, maps.shape), ((maps.fields(n), maps.labels(n)) for n in numbers))
+
+
+def score_maps(network: nn.Module, maps: VertexMaps) -> dict[str, float]:
+    """Scores against every expert, averaged over the experts of a map, and then over maps."""
+    network.eval()
+    each = []
+    with torch.no_grad():
+        for x, drawn in zip(maps.x, maps.labels, strict=True):
+            given = network(x[None]).argmax(1)[0]
+            each.append(_averaged([segmentation_scores(given, truth, len(CLASSES)) for truth in drawn]))
+    return _named(torch.stack(each))
+
+
+def agreement(maps: VertexMaps) -> dict[str, float] | None:
+    """The same between the experts of a map, each against each; none where no map has two."""
+    each = [
+        _averaged([segmentation_scores(a, b, len(CLASSES)) for a, b in combinations(drawn, 2)])
+        for drawn in maps.labels
+        if len(drawn) > 1
+    ]
+    if not each:
+        return None
+    named = _named(torch.stack(each))
+    return {key: named[key] for key in ("iou_bg", "iou_tc", "iou_ar", "mean_iou")}
+
+
+def _projection(resolution: int, shape: Sequence[int]) -> IcosahedralProjection:
+    """Maps have rows from the north pole to the south pole and columns from longitude 0 eastwards."""
+    rows, columns = shape
+    return IcosahedralProjection(resolution, torch.linspace(90, -90, rows), torch.arange(columns) * (360 / columns))
+
+
+def _brought(projection: IcosahedralProjection, maps: Iterable[tuple[Tensor, Tensor]]) -> VertexMaps:
+    fields, labels = [], []
+    for field, drawn in maps:
+        fields.append(projection.to_grid(field))
+        labels.append(projection.labels_to_grid(drawn))
+    return VertexMaps(torch.stack(fields), tuple(labels))
+
+
+def _averaged(scores: Sequence[SegmentationScores]) -> Tensor:
+    """IoU, precision and recall of every class, `(3, classes)`; nan where nobody has the class."""
+    return torch.stack([torch.stack([s.iou, s.precision, s.recall]) for s in scores]).nanmean(0)
+
+
+def _named(each: Tensor) -> dict[str, float]:
+    """Means over maps, `(T, 3, classes)`, by name; those over classes have every class once."""
+    iou, precision, recall = each.nanmean(0)
+    return {
+        "iou_bg": float(iou[0]),
+        "iou_tc": float(iou[1]),
+        "iou_ar": float(iou[2]),
+        "mean_iou": float(iou.nanmean()),
+        "precision": float(precision.nanmean()),
+        "recall": float(recall.nanmean()),
+    }

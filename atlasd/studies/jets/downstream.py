@@ -1,0 +1,325 @@
+"""Top tagging with networks that use a metric: the one discovered, the exact one, LieGAN's, none, and Euclid's."""
+
+from __future__ import annotations
+
+__all__ = ["CONFIG", "RESUMES", "TopTaggingDownstreamConfig", "run"]
+
+import copy
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.invariants import metric, metric_cosine
+from atlasd.algebra.known_groups import lorentz
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.discover import discover
+from atlasd.discovery.result import Discovery, load
+from atlasd.errors import DataError
+from atlasd.nn.equivariance import elements_inside, elements_outside, output_change, scalings
+from atlasd.nn.metric_gnn import (
+    EGNN,
+    AtlasGNN,
+    LorentzNet,
+    LorentzNetWithoutMetric,
+    MetricGNN,
+    minkowski,
+)
+from atlasd.nn.metrics import load_metric
+from atlasd.nn.scores import accuracy, auroc, background_rejection
+from atlasd.nn.train import Budget, log_odds, train_classifier
+from atlasd.runtime.allocation import keep_freed_memory
+from atlasd.runtime.checkpoint import Checkpoint
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.random import stream
+from atlasd.runtime.stages import located
+from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.jets.data import find_jets, jet_count, read_jets
+from atlasd.studies.jets.run import jet_moments
+from atlasd.studies.paper_figures import paper_figures
+from atlasd.studies.record import Extras
+from atlasd.studies.rivals.liegan import LieGAN
+
+RESUMES = True
+_SCORES = ("accuracy", "auroc", "rej_30", "rej_50")
+_MEASURED = 64
+"""Jets on which the change of outputs under a group is measured."""
+_LEADING = 30
+"""Constituents that a discovery looks at, as in the paper."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopTaggingDownstreamConfig(RunConfig):
+    """Settings of the comparison of taggers."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "cpu": {},
+        "paper": {
+            "train": 1_200_000,
+            "test": 404_000,
+            "constituents": 200,
+            "hidden": 72,
+            "layers": 6,
+            "dropout": 0.2,
+            "epochs": 35,
+            "batch": 32,
+            "learning_rate": 3e-4,
+        },
+    }
+
+    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on two cores, or the paper's own settings")
+    jets: str | None = option(None, "file of jets; by default the reference set, else jets_pythia.npz in ATLASD_DATA")
+    invalid: Literal["raise", "drop"] = option("raise", "jets without constituents or with negative energies")
+    discovery: str | None = option(None, "run directory of a discovery, whose metric AtlasGNN takes; else made anew")
+    liegan: str | None = option(None, "run directory or JSON file with LieGAN's metric, for LieGNN; else made anew")
+    discovery_jets: int = option(110_000, "jets that a new discovery and LieGAN look at", least=1000)
+    tolerance: float = tolerance_option()
+    within: float = option(
+        0.0, "entries of the discovered metric this near to 0, 1 or -1 are taken for it", least=0, most=0.5
+    )
+    liegan_steps: int = option(1000, "steps of LieGAN", least=1)
+    seeds: int = option(3, "trainings of every network", least=1)
+    train: int = option(20_000, "jets to train on", least=2)
+    test: int = option(10_000, "jets to test on", least=2)
+    constituents: int = option(16, "leading constituents of each jet", least=2, most=200)
+    hidden: int = option(16, "width of the networks", least=1)
+    layers: int = option(2, "layers of the networks", least=1)
+    dropout: float = option(0.0, "dropout before the last layer", least=0, most=0.99)
+    epochs: int = option(12, "passes over the jets, the same for every network", least=1)
+    batch: int = option(64, "jets in a step", least=1)
+    learning_rate: float = option(3e-3, "peak of the learning rate", least=1e-12)
+    weight_decay: float = option(0.01, "weight decay", least=0)
+    elements: int = option(4, "elements of each group under which the change of outputs is measured", least=1)
+
+
+CONFIG = TopTaggingDownstreamConfig
+
+
+@dataclass(frozen=True, eq=False)
+class _Jets:
+    """Momenta `(N, P, 4)` in GeV and labels `(N,)` of both parts."""
+
+    train: Tensor
+    train_label: Tensor
+    test: Tensor
+    test_label: Tensor
+
+
+def run(
+    config: TopTaggingDownstreamConfig, seed: int, progress: Progress, kept: Checkpoint | None = None
+) -> tuple[Discovery, Extras]:
+    """Trains every network with the same jets, order, steps and seeds, and compares them."""
+    kept = Checkpoint() if kept is None else kept
+    keep_freed_memory()
+    files = _find(config)
+    given = None if config.discovery is None else _load(located(config.discovery))
+    liegan = None if config.liegan is None else load_metric(located(config.liegan))
+    found = _discover(config, files, seed, progress, kept) if given is None else given
+    liegan = _play(config, files, seed, progress, kept) if liegan is None else liegan
+    progress.say(f"reading {config.train} jets to train on and {config.test} to test on")
+    jets = _read(config, files)
+    networks = _networks(config, found, liegan)
+    results = {}
+    for s in range(seed, seed + config.seeds):
+        for name, make in networks.items():
+            work = partial(_measure, config, name, make, found, jets, s, progress)
+            done = results[name, s] = kept.do(f"{name}, seed {s}", work)
+            progress.say(f"{name}, seed {s}: AUROC {done['auroc']:.4f} after {done['seconds']:.0f} s")
+    paper = paper_figures("top-tagging-downstream")
+    each = {name: [results[name, s] for s in range(seed, seed + config.seeds)] for name in networks}
+    form = metric(found.algebra)
+    metrics = {
+        "metric_cosine": metric_cosine(form.form, minkowski()),
+        "rounded_cosine": metric_cosine(form.rounded(config.within), minkowski()),
+        "liegan_cosine": metric_cosine(liegan, minkowski()),
+        "rows": [_row(name, runs, paper.get(name, {})) for name, runs in each.items()],
+        "equivariance": [_changes(name, runs) for name, runs in each.items()],
+        "each": [{"model": name, "seed": s, **_scores(results[name, s])} for name, s in results],
+    }
+    return found, Extras(metrics, paper)
+
+
+def _load(directory: str | Path) -> Discovery:
+    found = load(directory)
+    if found.algebra.size != 4 or not found.algebra.dimension:
+        raise DataError(
+            f"`{directory}` must hold a symmetry of four-vectors, got {found.group.name}; give a discovery on jets."
+        )
+    return found
+
+
+def _discover(
+    config: TopTaggingDownstreamConfig, files: _Files, seed: int, progress: Progress, kept: Checkpoint
+) -> Discovery:
+    """The symmetry of the label, from jets that no network is tested on."""
+    place = None if kept.directory is None else kept.directory / "discovery"
+    if "discovery" in kept and place is not None:
+        return _load(str(place))
+    x, y = _range(config, files.train, 0, min(config.discovery_jets, files.spare), None)
+    recipe = jet_moments(epochs=8)
+    found = discover(x[:, :_LEADING], y, predictor=recipe, tolerance=config.tolerance, seed=seed, progress=progress)
+    if not found.algebra.dimension:
+        raise DataError(
+            f"no metric: nothing was found in {len(x)} jets ({found.verdict.reason}); raise discovery_jets or give "
+            "discovery=DIR."
+        )
+    if place is not None:
+        found.save(place)
+        kept.do("discovery", lambda: found.group.name)
+    return found
+
+
+def _play(config: TopTaggingDownstreamConfig, files: _Files, seed: int, progress: Progress, kept: Checkpoint) -> Tensor:
+    """The metric of LieGAN's generators, from the two leading constituents as in its paper."""
+
+    def work() -> list[list[float]]:
+        x, y = _range(config, files.train, 0, min(config.discovery_jets, files.spare), 2)
+        search = LieGAN(generators=7, steps=config.liegan_steps)
+        found = search.find_in_data(x, y, seed=seed, progress=progress)
+        return metric(LieAlgebra(found.basis)).form.tolist()
+
+    return torch.tensor(kept.do("LieGAN's metric", work), dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Where the jets are, where in its file the part to test on starts, and how many others there are."""
+
+    train: Path
+    test: Path
+    start: int
+    spare: int
+
+
+def _find(config: TopTaggingDownstreamConfig) -> _Files:
+    """The files of both parts; of one file, the last jets are those to test on."""
+    test = find_jets("test") if config.jets is None else located(config.jets)
+    train = find_jets("train") if config.jets is None else test
+    one = train == test
+    count = jet_count(test)
+    spare = count - config.test if one else jet_count(train)
+    if count < config.test or spare < config.train:
+        least = config.test + config.train if one else config.test if count < config.test else config.train
+        path, there = (test, count) if one or count < config.test else (train, spare)
+        raise DataError(f"`{path}` must hold {least} jets, got {there}; lower train or test.")
+    return _Files(train, test, count - config.test if one else 0, spare)
+
+
+def _read(config: TopTaggingDownstreamConfig, files: _Files) -> _Jets:
+    train, train_label = _range(config, files.train, 0, config.train, config.constituents)
+    test, test_label = _range(config, files.test, files.start, config.test, config.constituents)
+    for label in (train_label, test_label):
+        if len(label.unique()) < 2:
+            raise DataError("the jets must hold tops and others, got one kind; shuffle the file or take more.")
+    return _Jets(train, train_label, test, test_label)
+
+
+def _range(
+    config: TopTaggingDownstreamConfig, path: Path, start: int, count: int, constituents: int | None
+) -> tuple[Tensor, Tensor]:
+    parts = list(read_jets(path, constituents=constituents, start=start, stop=start + count, invalid=config.invalid))
+    return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts]).long()
+
+
+def _networks(
+    config: TopTaggingDownstreamConfig, found: Discovery, liegan: Tensor
+) -> dict[str, Callable[[torch.Generator], MetricGNN]]:
+    """How to make each network, in the order of the paper's table."""
+    size: dict[str, Any] = {"hidden": config.hidden, "layers": config.layers, "dropout": config.dropout}
+    return {
+        "LorentzNet": lambda generator: LorentzNet(generator=generator, **size),
+        "AtlasGNN": lambda generator: AtlasGNN(
+            found.algebra, within=config.within, conformal=True, generator=generator, **size
+        ),
+        "LieGNN": lambda generator: MetricGNN(liegan, generator=generator, **size),
+        "LorentzNet (w/o)": lambda generator: LorentzNetWithoutMetric(generator=generator, **size),
+        "EGNN": lambda generator: EGNN(generator=generator, **size),
+    }
+
+
+def _measure(
+    config: TopTaggingDownstreamConfig,
+    name: str,
+    make: Callable[[torch.Generator], MetricGNN],
+    found: Discovery,
+    jets: _Jets,
+    seed: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Trains one network once. The streams do not know its name: all start alike and see the jets in one order."""
+    budget = Budget(
+        epochs=config.epochs,
+        batch=config.batch,
+        learning_rate=config.learning_rate,
+        weight_decay=config.weight_decay,
+    )
+    network = make(stream(seed, "tagger", "weights")).to(config.device)
+    x, test = jets.train.to(config.device), jets.test.to(config.device)
+    network.standardise(x[:512])
+    before = _change(network, found, test[:_MEASURED], config.elements, seed)
+    start = time.perf_counter()
+    losses = train_classifier(
+        network,
+        x,
+        jets.train_label.to(config.device),
+        budget,
+        generator=stream(seed, "tagger", "order"),
+        progress=progress,
+        name=f"{name}, seed {seed}",
+    )
+    seconds = time.perf_counter() - start
+    score = log_odds(network, test).cpu()
+    return {
+        "accuracy": accuracy(score, jets.test_label),
+        "auroc": auroc(score, jets.test_label),
+        "rej_30": background_rejection(score, jets.test_label, 0.3),
+        "rej_50": background_rejection(score, jets.test_label, 0.5),
+        "parameters": network.parameter_count,
+        "seconds": seconds,
+        "loss": losses[-1],
+        "before": before,
+        "after": _change(network, found, test[:_MEASURED], config.elements, seed),
+    }
+
+
+def _change(network: MetricGNN, found: Discovery, x: Tensor, count: int, seed: int) -> dict[str, float]:
+    """Change of the log-odds under several groups, in float64 so that rounding does not hide what is exact."""
+    exact = copy.deepcopy(network).double().eval()
+    groups = {
+        "found": elements_inside(found.group, count, generator=stream(seed, "tagger", "found")),
+        "lorentz": elements_inside(lorentz(2), count, generator=stream(seed, "tagger", "lorentz")),
+        "scaling": scalings(4, count, generator=stream(seed, "tagger", "scaling")),
+        "outside": elements_outside(found.group, count, generator=stream(seed, "tagger", "outside")),
+    }
+    return {name: output_change(lambda x: log_odds(exact, x), x.double(), g) for name, g in groups.items()}
+
+
+def _scores(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: result[key] for key in (*_SCORES, "seconds", "loss")}
+
+
+def _row(name: str, runs: list[dict[str, Any]], paper: Mapping[str, float]) -> dict[str, Any]:
+    """Means and standard deviations over the seeds."""
+    row: dict[str, Any] = {"model": name}
+    for key in _SCORES:
+        values = torch.tensor([r[key] for r in runs], dtype=torch.float64)
+        row[key] = float(values.mean())
+        row[f"{key}_sd"] = float(values.std()) if len(values) > 1 else None
+    row["parameters"] = runs[0]["parameters"]
+    row["seconds"] = sum(r["seconds"] for r in runs) / len(runs)
+    row |= {"paper_acc": paper.get("accuracy"), "paper_auroc": paper.get("auroc")}
+    return row
+
+
+def _changes(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean change of the outputs over the seeds, before and after training."""
+    row: dict[str, Any] = {"model": name}
+    for group in runs[0]["before"]:
+        for when in ("before", "after"):
+            row[f"{group}_{when}"] = sum(r[when][group] for r in runs) / len(runs)
+    return row

@@ -1,0 +1,299 @@
+"""Your own data: from a file to a discovery, with a default for everything that is not given."""
+
+from __future__ import annotations
+
+__all__ = ["CONFIG", "OwnConfig", "run"]
+
+import re
+import shlex
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+
+from atlasd.data.arrays import Cleaning, OwnData, read_own, scaled
+from atlasd.data.files import DataFile, open_data
+from atlasd.data.samples import chart_blocks
+from atlasd.data.variables import Choice, choose
+from atlasd.data.vector_channels import Mixing, find_pairs
+from atlasd.discovery.discover import discover
+from atlasd.discovery.flow import discover_flow
+from atlasd.discovery.result import Discovery
+from atlasd.discovery.targets import Targets
+from atlasd.errors import InputError
+from atlasd.geometry.actions import Action, GridAction
+from atlasd.runtime.executor import all_cores
+from atlasd.runtime.progress import Progress, tell
+from atlasd.runtime.stages import located
+from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.own_data.charts import Placement, place_charts, plan_charts, slowness
+from atlasd.studies.record import Extras
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnConfig(RunConfig):
+    """Settings of `atlasd discover`."""
+
+    MANY: ClassVar[bool] = True
+
+    file: str = option("", "the data")
+    second: str = option("", "a second file, such as the targets of a pair of npy files")
+    input: str = option("", "variables of the input, separated by commas; guessed if empty")
+    target: str = option("", "variables of the target, separated by commas; guessed if empty")
+    tokens: str = option("", "columns of each vector of a set, vectors separated by semicolons")
+    charts: str = option("auto", "auto, grid, whole, sphere:K or centres such as 64,19;86,19")
+    in_radius: int | None = option(None, "half the width of input patches in pixels", least=1)
+    out_radius: int | None = option(None, "half the width of output patches in pixels", least=1)
+    vectors: str = option("auto", "channels that are components of a vector: auto, none or u,v;bx,by")
+    targets: Literal["auto", "move", "fixed"] = option("auto", "whether targets transform with the inputs or are fixed")
+    ahead: int = option(0, "the target is taken that many samples after the input", least=0)
+    task: Literal["auto", "values", "classes"] = option("auto", "whether the target holds values or classes")
+    nan: Literal["auto", "refuse", "mask"] = option("auto", "refuse missing values, or leave them out; auto in tables")
+    duplicates: Literal["refuse", "drop"] = option("refuse", "refuse many copies, or leave them out")
+    samples: int = option(0, "most samples used; 0 for 1000 fields or 30000 vectors", least=0)
+    flow: bool = option(False, "whether the data are states, and the target their velocities or the next states")
+    tolerance: float = tolerance_option()
+    budget: str = option("", "time after which nothing new is begun, such as 90s or 2min; none if empty")
+
+    def words(self, name: str, seed: int) -> list[str]:
+        """The same as options of `atlasd discover`."""
+        changes = self.changes()
+        words = ["discover", *(str(changes.pop(k)) for k in ("file", "second") if k in changes), "--seed", str(seed)]
+        for key, value in changes.items():
+            words += [f"--{key.replace('_', '-')}", *([] if value is True else [str(value)])]
+        return words
+
+    def title(self, name: str) -> str:
+        """The name of the file without its endings."""
+        return Path(self.file).name.split(".")[0] or name
+
+
+CONFIG = OwnConfig
+
+
+def run(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Opens the files, and answers."""
+    return answer(config, open_files(config), seed, progress)
+
+
+def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Reads and checks the data, says what was understood and how long it may take, and asks for the symmetry."""
+    if config.flow:
+        return _run_flow(config, seed, progress)
+    started = time.monotonic()
+    data, choice = choose_own(config, files)
+    sphere = config.charts.startswith("sphere")
+    action, data, pairs = _action(data, config.vectors, sphere, config.targets)
+    if config.budget:
+        parse_time(config.budget)
+    placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs)
+    for line in _summary(config, data, choice, files, placement, action):
+        if line.startswith(("guessed:", "note:")):
+            tell(progress, line)  # what nobody asked for is said even where progress is not shown
+        else:
+            progress.say(line)
+    placed = place_charts(data, placement, seed, progress)
+    with all_cores(len(chart_blocks(len(placed.atlas))) if placed.atlas is not None else 1):
+        found = discover(
+            data.x,
+            data.y,
+            atlas=placed.atlas,
+            action=action,
+            rho_out=_asked(config.targets, data, action),
+            tolerance=config.tolerance,
+            budget=None if not config.budget else max(parse_time(config.budget) - (time.monotonic() - started), 1.0),
+            seed=seed,
+            device=config.device,
+            progress=progress,
+        )
+    metrics: dict[str, Any] = {"samples": len(data.x), "charts": placement.kind}
+    metrics["data"] = {
+        "file": " and ".join(f"{f.path.name} ({f.kind})" for f in files),
+        "input": f"{_shown(choice.inputs)}, used as {_shape(data.x)}",
+        "target": f"{_shown(choice.targets)}, used as {_shape(data.y)} {'classes' if data.classes else 'values'}",
+        "notes": "; ".join(data.notes) or "everything was used",
+    }
+    if placed.survey is not None:
+        found = replace(found, charts=(*found.charts, *placed.survey.dropped))
+        metrics |= {
+            "reach": placed.survey.reach,
+            "outside": {str(r): share for r, share in placed.survey.outside.items()},
+            "local": placed.survey.local,
+            "used": len(placed.survey.atlas),
+            "dropped": len(placed.survey.dropped),
+        }
+    return found, Extras(metrics, {}, _picture(data, placed.atlas.radii if placed.atlas else None))
+
+
+def _run_flow(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
+    """Asks for the symmetries of a flow: of velocities where a target is given, or else of the step to the next row."""
+    steps = not config.target and not config.second
+    if steps:
+        names = config.input or ",".join(open_data(located(config.file)).variables)
+        config = replace(config, input=names, target=names, ahead=config.ahead or 1)
+    data, choice, _ = load_own(config)
+    progress.say(f"states: {_shown(choice.inputs)}, used as {_shape(data.x)}")
+    progress.say(f"velocities: {'steps to later rows' if steps else _shown(choice.targets)}")
+    found = discover_flow(
+        data.x, None if steps else data.y, after=data.y if steps else None, tolerance=config.tolerance, seed=seed,
+        progress=progress,
+    )  # fmt: skip
+    answer = found.symmetries
+    reason = " ".join([answer.verdict.reason, found.reason, *(f"{c.formula}." for c in found.conserved)])
+    answer = replace(answer, verdict=replace(answer.verdict, reason=reason))
+    conserved = [{"formula": c.formula, "upper": c.upper} for c in found.conserved]
+    return answer, Extras({"samples": len(data.x), "conserved": conserved}, {}, {})
+
+
+def load_own(config: OwnConfig) -> tuple[OwnData, Choice, list[DataFile]]:
+    """The data as they will be used, what was chosen, and the files."""
+    files = open_files(config)
+    return (*choose_own(config, files), files)
+
+
+def open_files(config: OwnConfig) -> list[DataFile]:
+    """The files that were named."""
+    if not config.file:
+        raise InputError("`file` must name the data, got none; write atlasd discover FILE.")
+    return [open_data(located(name)) for name in (config.file, config.second) if name]
+
+
+def choose_own(config: OwnConfig, files: list[DataFile]) -> tuple[OwnData, Choice]:
+    """The data of open files as they will be used, and what was chosen."""
+    if config.tokens and not all(len(v.shape) <= 1 for f in files for v in f.variables.values()):
+        raise InputError("--tokens must name columns of a table, got arrays with more axes; use --input.")
+    choice = choose(files, config.input, config.target, config.tokens, config.ahead)
+    cleaning = Cleaning(
+        nan=config.nan,
+        duplicates=config.duplicates,
+        task=config.task,
+        samples=config.samples,
+        ahead=config.ahead,
+    )
+    return read_own(choice, cleaning), choice
+
+
+def _asked(targets: str, data: OwnData, action: Action | None) -> Targets:
+    """Which transformations of the targets are tried."""
+    if targets == "fixed":
+        return "trivial"
+    if isinstance(action, GridAction) and (action.rho_out is not None or targets == "auto"):
+        return None  # names of the channels have said it
+    if data.classes:
+        if targets == "move":
+            raise InputError("--targets move needs targets with values, got classes, which do not move; leave it out.")
+        return None
+    if targets == "move":
+        return "vector" if data.is_field else ("vector", "covector")
+    # Channels with names that are no components of vectors are scalars.
+    return "trivial" if data.is_field and data.inputs and data.targets else "auto"
+
+
+def _action(
+    data: OwnData, vectors: str, sphere: bool, targets: str = "auto"
+) -> tuple[Action | None, OwnData, tuple[tuple[int, int], ...]]:
+    """How matrices move the channels, the data in units of their own size, and the pairs that charts must turn."""
+    pairs_in, pairs_out = (find_pairs(names, vectors) for names in (data.inputs, data.targets))
+    if targets == "fixed":
+        pairs_out = ()
+    if not data.is_field or data.x.ndim != 4:
+        if vectors not in ("auto", "none"):
+            raise InputError(f"--vectors must be left out unless inputs are 2-D fields, got {vectors!r}.")
+        return None, scaled(data, (), ()) if data.is_field else data, ()
+    if vectors not in ("auto", "none") and not pairs_in and not pairs_out:
+        raise InputError(f"--vectors must name two of {', '.join(data.inputs + data.targets)}, got {vectors!r}.")
+    if data.classes:
+        pairs_out = ()
+    nameless = vectors == "auto" and not sphere and not pairs_in and not pairs_out
+    data = scaled(data, *((_possible(z) for z in (data.x, data.y)) if nameless else (pairs_in, pairs_out)))
+    if sphere:
+        data = replace(data, x=data.x.flip(-2), y=data.y.flip(-2)) if data.rows_up else data  # north comes first
+        if pairs_in != pairs_out:
+            raise InputError(
+                "--charts sphere needs the same vectors in input and target, got "
+                f"{len(pairs_in)} and {len(pairs_out)} pairs; use --vectors none or --charts auto."
+            )
+        if pairs_in:  # charts of the sphere give the components along rows first
+            rho = Mixing(data.x.shape[1], tuple((v, u) for u, v in pairs_in))
+            return GridAction(rho_in=rho, rho_out=rho), data, pairs_in
+    if not pairs_in and not pairs_out:
+        return None, data, ()
+    up = data.rows_up is not False
+    rho_in = Mixing(data.x.shape[1], pairs_in, up) if pairs_in else None
+    rho_out = Mixing(data.y.shape[1], pairs_out, up) if pairs_out else None
+    return GridAction(rho_in=rho_in, rho_out=rho_out), data, ()
+
+
+def _possible(field: torch.Tensor) -> tuple[tuple[int, int], ...]:
+    """Channels two by two, where they may be components of vectors: those keep their mean and share one unit."""
+    channels = field.shape[1] if field.ndim == 4 else 1
+    return tuple((c, c + 1) for c in range(0, channels, 2)) if channels % 2 == 0 else ()
+
+
+def _summary(
+    config: OwnConfig, data: OwnData, choice: Choice, files: list[DataFile], placement: Placement, action: Action | None
+) -> list[str]:
+    """What was understood, one line each."""
+    lines = [f"data: {' and '.join(f'{f.path} ({f.kind})' for f in files)}"]
+    lines.append(f"input: {_shown(choice.inputs)}, used as {_shape(data.x)}")
+    lines.append(
+        f"target: {_shown(choice.targets)}, used as {_shape(data.y)} {'classes' if data.classes else 'values'}"
+    )
+    if choice.guessed:
+        lines.append("guessed: " + " ".join(f"{k} {shlex.quote(v)}" for k, v in choice.guessed.items()))
+    if isinstance(action, GridAction):
+        for side, rho, names in (("input", action.rho_in, data.inputs), ("target", action.rho_out, data.targets)):
+            if isinstance(rho, Mixing):
+                inside = ", ".join(f"({names[c]} along columns, {names[r]} along rows)" for c, r in rho.pairs)
+                lines.append(f"vectors in the {side}: {inside}; --vectors none takes them as scalars")
+    unused = [v.unusable for f in files for v in f.variables.values() if f.table and not v.numeric and v.example]
+    lines += [
+        f"note: {n}" for n in (*data.notes, *(f"column {reason.split(';')[0]} and is left out" for reason in unused))
+    ]
+    lines.append(f"charts: {placement.describe()}")
+    slow = slowness()
+    estimate = _time(slow * placement.seconds)
+    if data.is_field and not data.classes:  # perceptrons take the place of stencils
+        estimate += f", or {_time(2 * slow * placement.seconds)} if the map is not linear"
+    lines.append(f"tolerance: {config.tolerance:g}; estimated time: {estimate}")
+    return lines
+
+
+def parse_time(text: str) -> float:
+    """Seconds of a text such as 90, 90s, 2min or 1h.
+
+    Example:
+        >>> parse_time("2min"), parse_time("90")
+        (120.0, 90.0)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|m|min|h)?\s*", text)
+    if match is None or float(match[1]) <= 0:
+        raise InputError(f"--budget must be a time such as 90s or 2min, got {text!r}.")
+    return float(match[1]) * {"h": 3600.0, "m": 60.0, "min": 60.0}.get(match[2] or "s", 1.0)
+
+
+def _shown(variables: Any) -> str:
+    shown = [str(v) for v in variables]
+    return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
+
+
+def _shape(tensor: torch.Tensor) -> str:
+    return " x ".join(str(s) for s in tensor.shape)
+
+
+def _time(seconds: float) -> str:
+    return f"about {max(5, 5 * round(seconds / 5))} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
+
+
+def _picture(data: OwnData, radii: tuple[int, int] | None) -> dict[str, torch.Tensor]:
+    """One sample for the report."""
+    if data.x.ndim != 4:
+        return {}
+    output = data.y[0].float() if data.y.ndim == 4 else data.y[0].float().unsqueeze(0)
+    fields = {"input": data.x[0], "output": output}
+    if radii is not None:
+        fields["radii"] = torch.tensor(np.array(radii, dtype=np.float64))
+    return fields

@@ -1,0 +1,138 @@
+"""How rivals are asked: their own claim is kept, and our verdict is asked after the clock has stopped."""
+
+from __future__ import annotations
+
+__all__ = ["ask_data", "ask_map", "ask_tandem"]
+
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.conclude import settle_generators
+from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.discovery.prepare import prepare
+from atlasd.discovery.problem import Problem
+from atlasd.discovery.search import Found, Search
+from atlasd.discovery.verdict import Court
+from atlasd.prediction.predictor import PredictorSpec
+from atlasd.runtime.progress import Silent
+from atlasd.studies.rivals.compare import Answer
+from atlasd.studies.rivals.liegan import LieGAN
+
+
+def ask_map(
+    search: Search,
+    x: Any,
+    y: Any = None,
+    *,
+    tolerance: float,
+    seed: int,
+    cosets: CosetSearch | None = None,
+    **options: Any,
+) -> Answer:
+    """Asks a search that looks at a predictor, or at the exact map.
+
+    Arguments:
+        search: The rival.
+        x: Inputs.
+        y: Targets.
+        tolerance: That of our verdict.
+        seed: Seed of every random stream.
+        cosets: The rival's search for the discrete part, if it has one.
+        options: `function`, `atlas`, `action` and `predictor`, as in `discover`.
+    """
+    problem, _ = prepare(x, y, seed=seed, progress=Silent(), **options)
+    found = search.find(problem, seed=seed, progress=Silent())
+    return Answer(
+        problem.units.to_raw(found.basis),
+        _components(cosets, problem, found, tolerance, seed),
+        confirm=lambda: len(_judged(problem, found, tolerance, seed)),
+        judged=lambda: _judged(problem, found, tolerance, seed),
+        note="; ".join(found.notes),
+    )
+
+
+def ask_tandem(
+    search: GradientSearch,
+    x: Any,
+    y: Any,
+    *,
+    network: PredictorSpec,
+    tolerance: float,
+    seed: int,
+    cosets: CosetSearch | None = None,
+    **options: Any,
+) -> Answer:
+    """Asks the paper's search with networks that learn with the generators; others are fitted for our verdict only.
+
+    Arguments:
+        search: The rival.
+        x: Inputs.
+        y: Targets.
+        network: The recipe of the networks.
+        tolerance: That of our verdict.
+        seed: Seed of every random stream.
+        cosets: The rival's search for the discrete part, under the networks as they are in the end.
+        options: `atlas`, `action` and `predictor`, as in `discover`; the last is for the verdict.
+    """
+    kind = {name: options[name] for name in ("atlas", "action") if name in options}
+    problem, found = search.find_in_data(x, y, predictor=network, seed=seed, **kind)
+
+    def judged() -> Tensor:
+        fitted, _ = prepare(x, y, seed=seed, progress=Silent(), **options)
+        return _judged(fitted, replace(found, function=None), tolerance, seed)
+
+    components = _components(cosets, problem, found, tolerance, seed)
+    basis = problem.units.to_raw(found.basis)
+    return Answer(basis, components, judged=judged, note="; ".join(found.notes))
+
+
+def ask_data(
+    search: LieGAN,
+    x: Any,
+    y: Any,
+    *,
+    tolerance: float,
+    seed: int,
+    judged: tuple[Any, Any] | None = None,
+    whole: bool = False,
+    **options: Any,
+) -> Answer:
+    """Asks LieGAN, which looks at the data alone; a predictor is fitted for our verdict only.
+
+    Arguments:
+        search: The settings of the game.
+        x: Inputs that LieGAN looks at.
+        y: Targets.
+        tolerance: That of our verdict.
+        seed: Seed of every random stream.
+        judged: Inputs and targets for the verdict, where they are others.
+        whole: Whether LieGAN is given whole fields, and charts serve the verdict only.
+        options: `atlas`, `action` and `predictor`, as in `discover`, for the verdict.
+    """
+    found = search.find_in_data(x, y, atlas=None if whole else options.get("atlas"), seed=seed)
+
+    def left() -> Tensor:
+        problem, _ = prepare(*(judged or (x, y)), seed=seed, progress=Silent(), **options)
+        inside = replace(found, basis=problem.units.to_standard(found.basis))
+        return _judged(problem, inside, tolerance, seed)
+
+    return Answer(found.basis, confirm=lambda: len(left()), judged=left, note="; ".join(found.notes))
+
+
+def _components(cosets: CosetSearch | None, problem: Problem, found: Found, tolerance: float, seed: int) -> int:
+    """The components that a rival claims: all that the published search proposes, of ours those near a symmetry."""
+    if cosets is None:
+        return 1
+    candidates = cosets.find(problem, LieAlgebra(found.basis), seed=seed)
+    # A residual is a square, a tolerance an amplitude.
+    return len(candidates) if cosets.regardless else int((candidates.errors <= tolerance**2).sum())
+
+
+def _judged(problem: Problem, found: Found, tolerance: float, seed: int) -> Tensor:
+    """What our verdict leaves of a rival's generators, in raw units."""
+    court = Court(problem, tolerance, seed=seed, progress=Silent(), weights=found.weights)
+    return problem.units.to_raw(settle_generators(court, found).matrices)

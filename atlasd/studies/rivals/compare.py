@@ -1,0 +1,326 @@
+"""All methods on the same data, each in a process of its own, and the table of what each found and what it cost.
+
+One rule counts claims, for us and for the rivals: a method claims the generators, and the components beyond the
+first, of its own last answer. For ours that is what its verdict let pass; LieGG claims the singular vectors whose
+values its threshold takes for zero; LieGAN and the paper's search claim every generator that did not collapse. On
+the negative control nothing is there, so every claim is false. What our verdict would leave of a rival's claims is
+given beside, as `confirmed`, with the error of what is left.
+
+There are two tables. In the first, every search that looks at a predictor is given the same one. In the second, each
+has the predictor and the settings of its own paper.
+
+Seconds are those of the processor, in one thread: what else the machine does meanwhile does not count.
+"""
+
+from __future__ import annotations
+
+__all__ = ["OURS", "Answer", "CompareConfig", "Contest", "Method", "Table", "find_contest", "run_contest"]
+
+import difflib
+import importlib
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.invariants import metric, metric_cosine
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.result import Discovery
+from atlasd.errors import InputError
+from atlasd.runtime.device import on_device
+from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
+from atlasd.runtime.pool import process_pool
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.stages import current_stages, without_stages
+from atlasd.studies.config import Config, RunConfig, option, tolerance_option
+
+OURS = "atlasd"
+Measure = Literal["error_deg", "metric_cosine"]
+CONTESTS: Mapping[str, str] = {
+    "heat": "atlasd.studies.rivals.compare_heat",
+    "dimuons": "atlasd.studies.rivals.compare_dimuons",
+    "top-tagging": "atlasd.studies.rivals.compare_jets",
+    "sphere-mnist": "atlasd.studies.rivals.compare_sphere",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What one method says.
+
+    Arguments:
+        basis: The generators that it claims, with shape `(k, n, n)`.
+        components: The components that it claims.
+        discovery: The whole answer, where the method gives one.
+        confirm: How many generators pass our verdict; asked after the clock has stopped.
+        note: One remark for the table.
+        judged: The generators that our verdict leaves of them, `(j, n, n)`; asked after the clock has stopped.
+    """
+
+    basis: Tensor
+    components: int = 1
+    discovery: Discovery | None = None
+    confirm: Callable[[], int] | None = None
+    note: str = ""
+    judged: Callable[[], Tensor] | None = None
+
+    @classmethod
+    def of(cls, discovery: Discovery) -> Answer:
+        """The answer that a discovery is."""
+        return cls(discovery.algebra.basis, discovery.group.order, discovery)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig(RunConfig):
+    """Settings of every comparison."""
+
+    tables: Literal["both", "same", "own"] = option(
+        "both", "all searches on the same predictors, each on those of its own paper, or both"
+    )
+    aids: bool = option(False, "give the paper's search our aids in the first table: see `GradientSearch`")
+    tolerance: float = tolerance_option()
+
+
+Method: TypeAlias = Callable[[Any, Any, int], Answer]
+"""From the data of a contest, its settings and a seed to an answer: all that lies between."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contest:
+    """One comparison.
+
+    Arguments:
+        name: What to write after `atlasd compare`.
+        config: The class of its settings; it has `samples`.
+        measure: How answers are compared with the truth.
+        truth: The algebra that is there.
+        data: Makes the data from settings, a seed, and whether they are the negative control.
+        methods: By name, all with the same predictors; ours is `atlasd`.
+        control: What the negative control is, in words.
+        paper: What the paper reports of each method.
+        growing: Methods whose memory is also measured with a quarter and a half of the samples.
+        published: By name, each with the predictors and settings of its own paper.
+    """
+
+    name: str
+    config: type[Config]
+    measure: Measure
+    truth: LieAlgebra
+    data: Callable[[Any, int, bool], Any]
+    methods: Mapping[str, Method]
+    control: str
+    paper: Mapping[str, Any] = field(default_factory=dict)
+    growing: tuple[str, ...] = ()
+    published: Mapping[str, Method] = field(default_factory=dict)
+
+    def method(self, name: str, published: bool) -> Method:
+        """The method of that name, of the first table or of the second."""
+        return (self.published if published else self.methods)[name]
+
+    def error(self, answer: Answer) -> float:
+        """Degrees between the spans, 90 where dimensions differ; or the cosine of the metrics, 0 without one."""
+        found = LieAlgebra(answer.basis)
+        if self.measure == "metric_cosine":
+            if not found.dimension:
+                return 0.0
+            return metric_cosine(metric(found).form, metric(self.truth).form)
+        if found.size != self.truth.size:
+            return 90.0
+        return math.degrees(math.asin(min(found.distance(self.truth), 1.0)))
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a contest: all on the same predictors, the memory at several sizes, and each as published."""
+
+    contest: Contest
+    config: Config
+    seed: int
+    methods: tuple[dict[str, Any], ...]
+    memory: tuple[dict[str, Any], ...] = ()
+    published: tuple[dict[str, Any], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of `compare.json`."""
+        content: dict[str, Any] = {"experiment": self.contest.name, "methods": [dict(row) for row in self.methods]}
+        if self.published:
+            content["published"] = [dict(row) for row in self.published]
+        if self.memory:
+            content["memory"] = [dict(row) for row in self.memory]
+        content |= {"control": self.contest.control, "paper": dict(self.contest.paper)}
+        return content | {"seed": self.seed, "config": self.config.as_dict()}
+
+
+def find_contest(name: str) -> Contest:
+    """The comparison of that name.
+
+    Example:
+        >>> find_contest("heet")
+        Traceback (most recent call last):
+            ...
+        atlasd.errors.InputError: unknown comparison 'heet', did you mean 'heat'? There are: heat, ...
+    """
+    if name in CONTESTS:
+        return importlib.import_module(CONTESTS[name]).CONTEST
+    near = difflib.get_close_matches(name.lower(), CONTESTS, n=1, cutoff=0.6)
+    hint = f", did you mean {near[0]!r}?" if near else "."
+    raise InputError(f"unknown comparison {name!r}{hint} There are: {', '.join(CONTESTS)}.")
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One method on one set of data, in a process of its own."""
+
+    contest: str
+    method: str
+    config: Config
+    seed: int
+    control: bool = False
+    keep: Path | None = None
+    published: bool = False
+
+
+def run_contest(
+    contest: Contest,
+    config: Config,
+    seed: int,
+    progress: Progress,
+    *,
+    methods: Sequence[str] = (),
+    keep: Path | None = None,
+) -> Table:
+    """Runs the methods one after the other, with one thread each, and puts their figures side by side.
+
+    Arguments:
+        contest: What is compared.
+        config: Its settings.
+        seed: The seed of the data and of every method.
+        progress: Who is told how far it is.
+        methods: Some of the methods; all by default.
+        keep: Where our own discovery is saved.
+    """
+    known = list(dict.fromkeys((*contest.methods, *contest.published)))
+    for name in methods:
+        if name not in known:
+            raise InputError(f"`methods` must be among {', '.join(known)}, got {name!r}.")
+    tables = getattr(config, "tables", "same")
+    names = [name for name in contest.methods if name in (methods or known) and (tables != "own" or name == OURS)]
+    own = [name for name in contest.published if name in (methods or known) and tables != "same"]
+    rows: list[dict[str, Any]] = []
+    for name, published in (*((n, False) for n in names), *((n, True) for n in own)):
+        settings = " as published" if published else ""
+        progress.say(f"{name}{settings} on {contest.name}")
+        kept = keep if name == OURS and not published else None
+        done = _kept(_Task(contest.name, name, config, seed, keep=kept, published=published))
+        progress.say(f"{name}{settings} on the negative control: {contest.control}")
+        empty = _kept(_Task(contest.name, name, config, seed, control=True, published=published))
+        claims, confirmed = empty["dimension"] + empty["components"] - 1, empty["confirmed"]
+        rows.append({"name": name, **done, "false_claims": claims, "false_confirmed": confirmed})
+    first = rows[: len(names)]
+    memory = [row for name in names if name in contest.growing for row in _growth(contest, name, config, seed, first)]
+    ours = next((r for r in first if r["name"] == OURS), None)
+    ranked = [_with_ratios(contest, row, ours) for row in rows]
+    same, others = tuple(ranked[: len(names)]), tuple(ranked[len(names) :])
+    return Table(contest, config, seed, same, tuple(_against(memory)), others)
+
+
+def _growth(contest: Contest, name: str, config: Config, seed: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Memory with a quarter, a half and all of the samples, where a contest may have so few."""
+    full = config.as_dict()["samples"]
+    measured = []
+    for samples in (full // 4, full // 2, full):
+        row = next(r for r in rows if r["name"] == name)
+        if samples != full:
+            try:
+                smaller = replace(config, samples=samples)  # type: ignore[call-arg]
+            except InputError:
+                continue
+            row = _kept(_Task(contest.name, name, smaller, seed))
+        measured.append({"name": name, "samples": samples, **{k: row[k] for k in ("peak_mb", "working_mb")}})
+    return measured
+
+
+def _against(memory: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows with how many times more than ours each one needs beyond the data."""
+    ours = {row["samples"]: row["working_mb"] for row in memory if row["name"] == OURS}
+    return [
+        row if row["name"] == OURS or row["samples"] not in ours
+        else {**row, "times_ours": round(row["working_mb"] / max(ours[row["samples"]], 0.1), 2)}
+        for row in memory
+    ]  # fmt: skip
+
+
+def _with_ratios(contest: Contest, row: dict[str, Any], ours: dict[str, Any] | None) -> dict[str, Any]:
+    """A rival's row with how many times larger its error, time and memory are than ours."""
+    if ours is None or row is ours:
+        return row
+
+    def miss(r: dict[str, Any]) -> float:
+        value: float = r[contest.measure]
+        return max(1 - value if contest.measure == "metric_cosine" else value, 1e-9)
+
+    return {
+        **row,
+        "error_times_ours": round(miss(row) / miss(ours), 2),
+        "seconds_times_ours": round(row["seconds"] / max(ours["seconds"], 1e-3), 2),
+        "working_times_ours": round(row["working_mb"] / max(ours["working_mb"], 0.1), 2),
+    }
+
+
+def _kept(task: _Task) -> dict[str, Any]:
+    """What a task gave before the comparison was interrupted, or gives now."""
+
+    def work() -> dict[str, Any]:
+        with without_stages():
+            return _alone(task)
+
+    size = task.config.as_dict().get("samples")
+    what = "the control" if task.control else "the data"
+    name = f"{task.method}, published," if task.published else task.method
+    return current_stages().do(f"{name} on {what}, {size} samples", work)
+
+
+def _alone(task: _Task) -> dict[str, Any]:
+    """Runs a task in a fresh process: nothing that another method left behind counts."""
+    with process_pool(1) as pool:
+        return pool.submit(perform, task).result()
+
+
+def perform(task: _Task) -> dict[str, Any]:
+    """Makes the data, asks the method, and measures."""
+    torch.set_num_threads(1)
+    contest = find_contest(task.contest)
+    data = contest.data(task.config, task.seed, task.control)
+    reset_peak()
+    before = resident_megabytes()
+    started, worked = time.perf_counter(), time.process_time()
+    with on_device(getattr(task.config, "device", None)):
+        answer = contest.method(task.method, task.published)(data, task.config, task.seed)
+    wall, seconds = time.perf_counter() - started, time.process_time() - worked
+    peak = peak_megabytes()
+    dimension = LieAlgebra(answer.basis).dimension
+    left = answer.basis if answer.judged is None else answer.judged()
+    confirmed = len(left) if answer.judged is not None else dimension if answer.confirm is None else answer.confirm()
+    if task.keep is not None and answer.discovery is not None:
+        answer.discovery.save(task.keep)
+    digits = 9 if contest.measure == "metric_cosine" else 4
+    after = {}
+    if answer.judged is not None:
+        after = {"after_verdict": round(contest.error(Answer(left)), digits) if len(left) else None}
+    return {
+        contest.measure: round(contest.error(answer), digits),
+        **after,
+        "dimension": dimension,
+        "components": answer.components,
+        "confirmed": confirmed,
+        "seconds": round(seconds, 2),
+        "wall_seconds": round(wall, 2),
+        "peak_mb": round(peak, 1),
+        "working_mb": round(max(peak - before, 0.0), 1),
+        **({"note": answer.note} if answer.note else {}),
+    }

@@ -1,0 +1,135 @@
+"""The Kepler problem in the plane: next states and energies, with and without a constant force."""
+
+from __future__ import annotations
+
+__all__ = ["kepler_states", "kepler_step", "kepler_systems"]
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.known_algebras import so, trivial
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.geometry.actions import VectorAction
+from atlasd.studies.zoo.components import alone
+from atlasd.studies.zoo.negatives import ripples
+from atlasd.studies.zoo.system import System
+
+_STEPS = 12
+
+
+def kepler_states(samples: int, generator: torch.Generator) -> Tensor:
+    """States (q, p) on bound orbits of both senses, with shape `(N, 4)`: half axes 0.7 to 1.4, eccentricity to 0.5."""
+    axis, eccentric, anomaly, turn, sense = torch.rand(5, samples, generator=generator, dtype=torch.float64)
+    a, e = 0.7 + 0.7 * axis, 0.5 * eccentric
+    u, side = 2 * math.pi * anomaly, torch.where(sense < 0.5, -1.0, 1.0)
+    radius, minor = a * (1 - e * u.cos()), a * (1 - e**2).sqrt()
+    speed = a.rsqrt() * a / radius
+    q = torch.stack([a * (u.cos() - e), side * minor * u.sin()], dim=-1)
+    p = speed[:, None] * torch.stack([-u.sin(), side * (1 - e**2).sqrt() * u.cos()], dim=-1)
+    angle = 2 * math.pi * turn
+    rotation = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], dim=-1).reshape(-1, 2, 2)
+    return torch.cat([(rotation @ z[..., None])[..., 0] for z in (q, p)], dim=-1).float()
+
+
+def kepler_step(x: Tensor, time: float = 0.5, force: tuple[float, float] = (0.0, 0.0)) -> Tensor:
+    """States `(N, 4)` some time later, by Runge and Kutta's rule.
+
+    Arguments:
+        x: States (q, p).
+        time: How much later.
+        force: A constant force beside the central one.
+
+    Example:
+        >>> round(kepler_step(torch.tensor([[1.0, 0.0, 0.0, 1.0]]), torch.pi)[0, 0].item(), 3)
+        -1.0
+    """
+    pull = x.new_tensor(force)
+
+    def rate(z: Tensor) -> Tensor:
+        q, p = z[..., :2], z[..., 2:]
+        return torch.cat([p, pull - q / q.norm(dim=-1, keepdim=True) ** 3], dim=-1)
+
+    h = time / _STEPS
+    for _ in range(_STEPS):
+        a = rate(x)
+        b = rate(x + h / 2 * a)
+        c = rate(x + h / 2 * b)
+        d = rate(x + h * c)
+        x = x + h / 6 * (a + 2 * b + 2 * c + d)
+    return x
+
+
+def kepler_systems(generator: torch.Generator) -> tuple[System, ...]:
+    """State to next state, the same without a word on how targets transform, and the energy; with controls."""
+    both, mirrors = _paired()
+    step = System(
+        name="kepler_step",
+        kind="vector",
+        truth=both,
+        components=torch.cat([alone(4), mirrors[2:]]),
+        sample=kepler_states,
+        function=kepler_step,
+        action=VectorAction(rho_out=lambda g: g),
+        samples=2000,
+        note="state to next state",
+    )
+    angle = 2 * math.pi * float(torch.rand((), generator=generator))
+    force = (0.4 * math.cos(angle), 0.4 * math.sin(angle))
+    way = torch.tensor([-math.sin(angle), math.cos(angle)], dtype=torch.float64)
+    across = torch.eye(2, dtype=torch.float64) - 2 * torch.outer(way, way)
+    pulled = replace(
+        step,
+        name="kepler_step_control",
+        truth=trivial(4),
+        components=torch.cat([alone(4), torch.block_diag(across, across)[None]]),
+        function=lambda x: kepler_step(x, force=force),
+        note="a constant force: one mirror is left",
+    )
+    silent = replace(
+        step,
+        name="kepler_file",
+        function=None,
+        labels=lambda x, generator: kepler_step(x),
+        action=None,
+        oracle=False,
+        note="the same, nothing said about how targets transform",
+    )
+    return (step, pulled, silent, *_energies(generator))
+
+
+def _paired() -> tuple[LieAlgebra, Tensor]:
+    """Rotations of q and p together, and mirrors of q, of p and of both, `(3, 4, 4)`."""
+    turn = so(2).basis[0]
+    plain, mirror = torch.eye(2, dtype=torch.float64), torch.diag(torch.tensor([1.0, -1.0], dtype=torch.float64))
+    pairs = ((mirror, plain), (plain, mirror), (mirror, mirror))
+    return LieAlgebra(torch.block_diag(turn, turn)[None]), torch.stack([torch.block_diag(*pair) for pair in pairs])
+
+
+def _energies(generator: torch.Generator) -> tuple[System, System]:
+    turn, still = so(2).basis[0], torch.zeros(2, 2, dtype=torch.float64)
+    apart = LieAlgebra(torch.stack([torch.block_diag(turn, still), torch.block_diag(still, turn)]))
+    _, mirrors = _paired()
+    ripple = ripples(kepler_states(2048, generator), 1, generator)
+    energy = System(
+        name="kepler_energy",
+        kind="vector",
+        truth=apart,
+        components=torch.cat([alone(4), mirrors]),
+        sample=kepler_states,
+        function=lambda x: x[:, 2:].square().sum(-1) / 2 - 1 / x[:, :2].norm(dim=-1),
+        samples=2000,
+        note="the energy of a state: rotations of q and of p, each alone",
+    )
+    # The energy of these orbits spreads by 0.1.
+    control = replace(
+        energy,
+        name="kepler_energy_control",
+        truth=trivial(4),
+        components=alone(4),
+        function=lambda x: x[:, 2:].square().sum(-1) / 2 - 1 / x[:, :2].norm(dim=-1) + 0.02 * ripple(x)[:, 0],
+        note="the energy and a generic term",
+    )
+    return energy, control

@@ -1,0 +1,393 @@
+"""Vectors and sets of vectors with a known algebra: the positives of the zoo that are not fields."""
+
+from __future__ import annotations
+
+__all__ = ["vector_systems"]
+
+import math
+
+import torch
+from torch import Tensor
+
+from atlasd.algebra.known_algebras import borel, heisenberg, scaling, shear, sl, so, sp
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.geometry.actions import Action, VectorAction
+from atlasd.studies.toys.functions import area, interval
+from atlasd.studies.zoo.components import alone, conjugated, signed_permutations, signs
+from atlasd.studies.zoo.system import Function, Sampler, System
+
+
+def vector_systems() -> tuple[System, ...]:
+    """All vector positives. Each map depends on every coordinate, so that every direction is testable.
+
+    Example:
+        >>> {system.name: system.truth.dimension for system in vector_systems()}["so13"]
+        6
+    """
+    return (
+        *_rotations(),
+        *_forms(),
+        *_scalings(),
+        *_triangular(),
+        *_galilei(),
+        *_products(),
+        *_cubics(),
+        *_equivariant(),
+    )
+
+
+def _system(
+    name: str,
+    truth: LieAlgebra,
+    function: Function,
+    sample: Sampler,
+    *,
+    components: Tensor | None = None,
+    unreached: tuple[int, ...] = (),
+    action: Action | None = None,
+    note: str = "",
+) -> System:
+    return System(
+        name=name,
+        kind="vector",
+        truth=truth,
+        components=alone(truth.size) if components is None else components,
+        unreached=unreached,
+        function=function,
+        sample=sample,
+        action=action,
+        note=note,
+    )
+
+
+def _rotations() -> tuple[System, ...]:
+    return (
+        _system("so2", so(2), _turn_pair, _normal(2, 2), note="p.q, det(p, q) and |p|: reflections are broken"),
+        _system(
+            "o2",
+            so(2),
+            lambda x: x.square().sum(-1).log1p(),
+            _normal(2),
+            components=signs("++", "+-"),
+            note="a function of the norm",
+        ),
+        _system(
+            "so3",
+            so(3),
+            _inner_products,
+            _normal(2, 3),
+            components=signs("+++", "---"),
+            note="all inner products of two vectors",
+        ),
+        _system(
+            "o3",
+            so(3),
+            lambda x: (-x.square().sum(-1) / 4).exp(),
+            _normal(3),
+            components=signs("+++", "---"),
+            note="a Gaussian bell",
+        ),
+        _system(
+            "ellipse",
+            so(2).adjoint(_stretch(2)),
+            lambda x: _unstretched(x).square().sum(-1).log1p(),
+            _stretched(2),
+            components=conjugated(signs("++", "+-"), _stretch(2)),
+            note="so(2) in other coordinates",
+        ),
+        _system(
+            "ellipsoid",
+            so(3).adjoint(_stretch(3)),
+            lambda x: _unstretched(x).square().sum(-1).log1p(),
+            _stretched(3),
+            components=signs("+++", "---"),
+            note="so(3) in other coordinates",
+        ),
+    )
+
+
+def _forms() -> tuple[System, ...]:
+    return (
+        _system(
+            "so12",
+            so(1, 2),
+            lambda x: (interval(x, 1) / 2).tanh(),
+            _normal(3),
+            components=signs("+++", "+-+", "-++", "--+"),
+        ),
+        _system(
+            "so22",
+            so(2, 2),
+            lambda x: (interval(x, 2) / 3).tanh(),
+            _normal(4),
+            components=signs("++++", "-+++", "++-+", "-+-+"),
+        ),
+        _system(
+            "so13",
+            so(1, 3),
+            _log_mass,
+            _momenta,
+            components=signs("++++", "+---", "-+++", "----"),
+            unreached=(2, 3),  # time reversal leads off the forward cone
+            note="logarithm of the invariant mass of two momenta",
+        ),
+        _system("sl2", sl(2), lambda x: area(x).asinh(), _normal(2, 2)),
+        _system("sp4", sp(4), _symplectic, _normal(2, 4), note="the symplectic form of two vectors"),
+    )
+
+
+def _scalings() -> tuple[System, ...]:
+    return (
+        _system("scaling2", scaling(2), _direction, _shell(2), note="a function of the angle alone"),
+        _system("scaling3", scaling(3), _direction, _shell(3), note="two functions on the sphere"),
+    )
+
+
+def _triangular() -> tuple[System, ...]:
+    upper = torch.tensor([[[1.0, 0.0], [0.0, -1.0]], [[0.0, 1.0], [0.0, 0.0]]])
+    return (
+        _system("shear", shear(2), _shear_invariants, _normal(2, 2), note="not closed under transpose"),
+        _system("borel", borel(2), _flag, _triangles, note="ratios of second coordinates and of areas"),
+        _system("axis", LieAlgebra(upper), _weighted_flag, _pairs, note="upper triangular and trace-free"),
+        _system("heisenberg", heisenberg(), _nested_determinants, _normal(3, 3)),
+    )
+
+
+def _galilei() -> tuple[System, ...]:
+    boost = torch.zeros(1, 2, 2)
+    boost[0, 1, 0] = 1.0
+    boosts = torch.zeros(3, 3, 3)
+    boosts[0, 1, 0] = boosts[1, 2, 0] = 1.0
+    boosts[2, 1:, 1:] = so(2).basis[0]
+    return (
+        _system("galilei11", LieAlgebra(boost), _relative_speed, _events(1), note="(t, x): x -> x + v t"),
+        _system(
+            "galilei12",
+            LieAlgebra(boosts),
+            _relative_speed,
+            _events(2),
+            components=signs("+++", "++-"),
+            note="(t, x, y): two boosts and a turn",
+        ),
+    )
+
+
+def _products() -> tuple[System, ...]:
+    turns = torch.zeros(2, 4, 4)
+    turns[0, :2, :2] = turns[1, 2:, 2:] = so(2).basis[0]
+    return (
+        _system(
+            "so2_so2",
+            LieAlgebra(turns),
+            _two_norms,
+            _normal(4),
+            components=signs("++++", "+-++", "+++-", "+-+-"),
+            note="rotations in each of two planes",
+        ),
+        _system(
+            "so2_scaling",
+            so(2).sum(scaling(2)),
+            _complex_ratio,
+            _shell(2, tokens=2),
+            note="the ratio of two complex numbers",
+        ),
+    )
+
+
+def _cubics() -> tuple[System, ...]:
+    torus = torch.tensor([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]).diag_embed()
+    axis = torch.full((3, 3), 1 / 3)
+    cross = torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
+    return (
+        _system(
+            "xyz",
+            LieAlgebra(torus),
+            lambda x: x.prod(-1).asinh(),
+            _normal(3),
+            components=signed_permutations(),
+            note="diagonal and trace-free",
+        ),
+        _system(
+            "circulant",
+            LieAlgebra(torch.stack([cross, 3 * axis - torch.eye(3)])),
+            lambda x: _circulant(x).asinh(),
+            _normal(3),
+            components=torch.eye(3, dtype=torch.float64)[torch.tensor([[0, 1, 2], [1, 0, 2]])],
+            note="x^3 + y^3 + z^3 - 3 x y z: a line times a circle",
+        ),
+    )
+
+
+def _equivariant() -> tuple[System, ...]:
+    vectors = VectorAction(rho_out=lambda g: g)
+    return (
+        _system(
+            "central2",
+            so(2),
+            _central_force,
+            _normal(2),
+            components=signs("++", "+-"),
+            action=vectors,
+            note="outputs rotate with the input",
+        ),
+        _system(
+            "central3",
+            so(3),
+            _central_force,
+            _normal(3),
+            components=signs("+++", "---"),
+            action=vectors,
+            note="outputs rotate with the input",
+        ),
+        _system(
+            "cross",
+            so(3),
+            lambda x: torch.linalg.cross(x[:, 0], x[:, 1]),
+            _normal(2, 3),
+            action=vectors,
+            note="the vector product: turns, no mirrors",
+        ),
+    )
+
+
+def _normal(*shape: int) -> Sampler:
+    return lambda samples, generator: torch.randn(samples, *shape, generator=generator)
+
+
+def _shell(n: int, *, tokens: int | None = None) -> Sampler:
+    """All directions, radii between 0.6 and 1.8: away from the origin, where ratios are singular."""
+    shape = (n,) if tokens is None else (tokens, n)
+
+    def sample(samples: int, generator: torch.Generator) -> Tensor:
+        way = torch.randn(samples, *shape, generator=generator)
+        radius = 0.6 + 1.2 * torch.rand(samples, *shape[:-1], 1, generator=generator)
+        return radius * way / way.norm(dim=-1, keepdim=True)
+
+    return sample
+
+
+def _stretch(n: int) -> Tensor:
+    """The map from the round to the stretched coordinates: neither symmetric nor diagonal."""
+    full = torch.tensor([[1.6, 0.5, -0.3], [0.0, 0.8, 0.4], [0.0, 0.0, 1.1]], dtype=torch.float64)
+    return full[:n, :n]
+
+
+def _stretched(n: int) -> Sampler:
+    return lambda samples, generator: torch.randn(samples, n, generator=generator) @ _stretch(n).mT.float()
+
+
+def _unstretched(x: Tensor) -> Tensor:
+    return x @ torch.linalg.inv(_stretch(x.shape[-1])).mT.to(x)
+
+
+def _momenta(samples: int, generator: torch.Generator) -> Tensor:
+    """Two momenta (E, px, py, pz) of masses 1 to 1.7, slow enough to tell time from space, `(N, 2, 4)`."""
+    space = 0.8 * torch.randn(samples, 2, 3, generator=generator)
+    mass = 1.0 + 0.7 * torch.rand(samples, 2, 1, generator=generator)
+    energy = (space.square().sum(-1, keepdim=True) + mass.square()).sqrt()
+    return torch.cat([energy, space], dim=-1)
+
+
+def _pairs(samples: int, generator: torch.Generator) -> Tensor:
+    """Two tokens `(N, 2, 2)` whose second coordinates lie away from their common zero."""
+    return torch.stack([torch.randn(samples, 2, generator=generator), _shell(2)(samples, generator)], dim=-1)
+
+
+def _triangles(samples: int, generator: torch.Generator) -> Tensor:
+    """Three tokens `(N, 3, 2)` away from a common line, where ratios of areas and of heights are singular."""
+    heights = _shell(3)(samples, generator)
+    spread = torch.linalg.cross(heights, torch.randn(samples, 3, generator=generator))
+    spread = spread / spread.norm(dim=-1, keepdim=True)
+    width = 0.6 + 1.2 * torch.rand(samples, 1, generator=generator)
+    lean = torch.randn(samples, 1, generator=generator)
+    return torch.stack([width * spread + lean * heights, heights], dim=-1)
+
+
+def _events(d: int) -> Sampler:
+    """Two events (t, x, ...) with times between 0.5 and 2, with shape `(N, 2, 1 + d)`."""
+
+    def sample(samples: int, generator: torch.Generator) -> Tensor:
+        time = 0.5 + 1.5 * torch.rand(samples, 2, 1, generator=generator)
+        return torch.cat([time, torch.randn(samples, 2, d, generator=generator)], dim=-1)
+
+    return sample
+
+
+def _turn_pair(x: Tensor) -> Tensor:
+    p, q = x.unbind(1)
+    return torch.stack([(p * q).sum(-1), area(x), p.square().sum(-1).log1p()], dim=-1)
+
+
+def _inner_products(x: Tensor) -> Tensor:
+    p, q = x.unbind(1)
+    return torch.stack([p.square().sum(-1), (p * q).sum(-1), q.square().sum(-1)], dim=-1)
+
+
+def _log_mass(x: Tensor) -> Tensor:
+    return (-interval(x.sum(1), 1)).log() / 2
+
+
+def _symplectic(x: Tensor) -> Tensor:
+    p, q = x.unbind(1)
+    return (p[:, :2] * q[:, 2:] - p[:, 2:] * q[:, :2]).sum(-1)
+
+
+def _direction(x: Tensor) -> Tensor:
+    way = x / x.norm(dim=-1, keepdim=True)
+    if x.shape[-1] == 2:
+        return 2 * way[:, 0] + 3 * way[:, 0] * way[:, 1]
+    u, v, w = way.unbind(-1)
+    return torch.stack([u + 2 * v * w - u * w, v - w + 2 * u * v + u**3], dim=-1)
+
+
+def _shear_invariants(x: Tensor) -> Tensor:
+    return torch.stack([x[:, 0, 1], x[:, 1, 1], area(x)], dim=-1)
+
+
+def _minors(x: Tensor) -> Tensor:
+    """The areas spanned by pairs of three tokens `(N, 3, 2)`, with shape `(N, 3)`."""
+    u, v = x.unbind(-1)
+    return torch.stack([u[:, i] * v[:, j] - u[:, j] * v[:, i] for i, j in ((0, 1), (0, 2), (1, 2))], dim=-1)
+
+
+def _flag(x: Tensor) -> Tensor:
+    heights, areas = x[..., 1], _minors(x)
+    # No small constant in the denominators: it would break the scaling.
+    return torch.cat([heights / heights.norm(dim=-1, keepdim=True), areas / areas.norm(dim=-1, keepdim=True)], -1)
+
+
+def _weighted_flag(x: Tensor) -> Tensor:
+    heights = x[..., 1]
+    return torch.cat([heights / heights.norm(dim=-1, keepdim=True), area(x)[:, None]], dim=-1)
+
+
+def _nested_determinants(x: Tensor) -> Tensor:
+    heights, volume = x[..., 2], torch.linalg.det(x)
+    # The volume scatters most and would drown the other two.
+    return torch.cat([heights, area(x[..., 1:])[:, None], 0.4 * volume[:, None]], dim=-1)
+
+
+def _relative_speed(x: Tensor) -> Tensor:
+    time = x[..., 0]
+    speed = x[..., 1:] / time[..., None]
+    gap = speed[:, 1] - speed[:, 0]
+    # In one dimension the sign is kept, which leaves the boost alone and no mirror.
+    size = gap[:, 0].asinh() if gap.shape[-1] == 1 else gap.square().sum(-1).log1p()
+    return torch.cat([time, size[:, None]], dim=-1)
+
+
+def _two_norms(x: Tensor) -> Tensor:
+    return torch.stack([x[:, :2].square().sum(-1).log1p(), x[:, 2:].square().sum(-1).log1p()], dim=-1)
+
+
+def _complex_ratio(x: Tensor) -> Tensor:
+    p, q = x.unbind(1)
+    return torch.stack([(p * q).sum(-1), area(x)], dim=-1) / p.square().sum(-1, keepdim=True)
+
+
+def _circulant(x: Tensor) -> Tensor:
+    return x.pow(3).sum(-1) - 3 * x.prod(-1)
+
+
+def _central_force(x: Tensor) -> Tensor:
+    return x * (2 * (-x.square().sum(-1, keepdim=True) / 2).exp() - 0.5) * math.sqrt(2.0)

@@ -1,0 +1,96 @@
+"""The climate experiment: its charts, its settings, its verdict by class, and a folder in place of synthetic maps."""
+
+import pytest
+import torch
+
+from atlasd.discovery.discover import TOLERANCE
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.discovery.spectral import SpectralSearch
+from atlasd.errors import InputError
+from atlasd.geometry.actions import GridAction
+from atlasd.prediction.second_order import SecondOrderPredictor
+from atlasd.report.motions import draw_actions
+from atlasd.runtime.progress import Silent
+from atlasd.runtime.random import stream
+from atlasd.studies.climate import run as climate
+from atlasd.studies.climate.classes import ACTIONS
+from atlasd.studies.climate.samples import DISCOVERY
+from atlasd.studies.climate.synthetic import synthetic_climate
+from atlasd.studies.climate.write import write_map
+from atlasd.studies.config import configure
+
+SMALL = {"samples": 40, "rows": 64}
+
+
+@pytest.fixture
+def asked(monkeypatch, discovery):
+    """What `discover` was called with; predictors see few pixels."""
+    calls = {}
+
+    def pretend(x, y, **options):
+        calls.update(x=x, y=y, first=x[:8], **options)
+        return discovery
+
+    monkeypatch.setattr(climate, "discover", pretend)
+    quick = SecondOrderPredictor(pixels=1500, components=3, iterations=15)
+    monkeypatch.setattr(climate, "_predictor", lambda config: quick)
+    return calls
+
+
+def test_what_is_asked(asked):
+    found, extras = climate.run(configure(climate.CONFIG, SMALL), 0, Silent())
+    assert asked["x"].shape == (40, 4, 64, 96) and asked["atlas"].radii == (17, 12)
+    assert asked["search"].generators is None and not asked["search"].derivatives
+    assert asked["action"].rho_in is None
+    assert asked["cosets"] is False and asked["tolerance"] == TOLERANCE
+    assert [r["class"] for r in extras.metrics["rows"]] == ["background", "tropical cyclone", "atmospheric river"]
+    assert "By class: tropical cyclone skill" in found.verdict.reason
+    assert extras.fields["actions"].shape == (len(ACTIONS), 3, 25, 25)
+    assert len(draw_actions(extras.fields["actions"]).axes) == 3 * len(ACTIONS)
+
+
+def test_background_alone_tells_nothing(asked):
+    found, extras = climate.run(configure(climate.CONFIG, {**SMALL, "symmetry": "background"}), 0, Silent())
+    assert found.verdict.reason.startswith("Cannot tell: 100.0% of the labels are background and nothing else was")
+    assert not found.verdict.symmetric and found.group.dimension == 0
+    assert extras.metrics["rows"][0]["share"] == 1.0
+
+
+def test_a_folder_in_place_of_synthetic_maps(asked, tmp_path):
+    maps = synthetic_climate(8, generator=stream(0), shape=(64, 96), experts=2, variables=DISCOVERY)
+    for n in range(8):
+        for e in range(1 + n % 2):
+            write_map(tmp_path / f"data-{n:02}_{e}.nc", maps, number=n, expert=e)
+    climate.run(configure(climate.CONFIG, {"data": str(tmp_path)}), 0, Silent())
+    assert asked["x"].shape == (12, 4, 64, 96) and asked["y"].shape == (12, 64, 96)
+    assert asked["first"].mean((0, 2, 3)).abs().max() < 0.3 and 0.8 < float(asked["first"].std()) < 1.2
+
+
+def test_settings():
+    config = configure(climate.CONFIG, {"preset": "paper"})
+    search, recipe = climate._search(config), climate._predictor(config)
+    assert isinstance(search, GradientSearch) and search.generators == 4 and search.growth == 5.0
+    assert recipe.widths == (32, 64, 128) and recipe.schedule.epochs == 30 and recipe.schedule.batch == 16
+    assert isinstance(climate._search(configure(climate.CONFIG, {})), SpectralSearch)
+    with pytest.raises(InputError, match="`symmetry` must be one of affine"):
+        configure(climate.CONFIG, {"symmetry": "round"})
+
+
+def test_winds_turn_with_the_map():
+    """A uniform wind to the east, turned by a quarter from columns towards rows against them, blows to the north."""
+    quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)  # columns to rows upwards
+    x = torch.zeros(1, 4, 9, 9)
+    x[:, 1] = 1.0
+    moved = GridAction(rho_in=climate._turned_winds).on_input(quarter, x)
+    assert torch.allclose(moved[0, :, 4, 4], torch.tensor([0.0, 0.0, 1.0, 0.0]))
+    a, b = torch.randn(2, 2, 2, generator=stream(0), dtype=torch.float64)
+    rho = climate._turned_winds
+    assert torch.allclose(rho(a @ b), rho(a) @ rho(b))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("symmetry", "name"), [("affine", "GL+(2)"), ("rotation", "SO(2)"), ("none", "trivial")])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_symmetry_that_was_built_in_is_found(symmetry, name, seed):
+    found, _ = climate.run(configure(climate.CONFIG, {"symmetry": symmetry}), seed, Silent())
+    assert found.group.name == name and found.predictor.skill > 0.5

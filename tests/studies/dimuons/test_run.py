@@ -1,0 +1,66 @@
+"""Real muon pairs: the Lorentz group from their mass, and controls from which nothing false may come."""
+
+import pytest
+import torch
+
+from atlasd.algebra.known_algebras import so
+from atlasd.errors import InputError
+from atlasd.runtime.progress import Silent
+from atlasd.studies.demo import DEMO
+from atlasd.studies.dimuons.run import DimuonConfig, beam_algebra, run
+
+
+def test_lorentz_group_from_few_events():
+    found, extras = run(DimuonConfig(samples=3000), 0, Silent())
+    assert extras.metrics["dimension"] == 6 and extras.metrics["algebra"] == "so(1,3)"
+    assert found.group.name == "O+(1,3)"
+    assert extras.metrics["metric_cosine"] > 0.9999 and extras.metrics["angle_deg"] < 1.5
+    assert extras.fields["metric"].shape == (4, 4)
+    # Energies are positive: no event shows what a reversal of time would do.
+    assert len(found.cosets) == 2
+
+
+def test_shuffled_labels_give_nothing():
+    found, extras = run(DimuonConfig(samples=2000, labels="shuffled"), 0, Silent())
+    assert found.group.dimension == 0 and found.group.order == 1 and not found.verdict.symmetric
+    assert found.headline == "Cannot tell"
+    assert extras.metrics["dimension"] == 0 and not extras.fields
+
+
+def test_the_exact_algebra_of_transverse_momenta():
+    """Every matrix of it leaves pt1 + pt2 as it is, and no other of the Lorentz algebra does but two."""
+    truth = beam_algebra()
+    assert truth.dimension == 9 and truth.closure_error() < 1e-12
+    p = torch.randn(50, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for coefficients in torch.randn(5, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64):
+        moved = p @ truth.exp(0.3 * coefficients).mT
+        torch.testing.assert_close(moved[..., 1:3].norm(dim=-1), p[..., 1:3].norm(dim=-1))
+    angles = so(1, 3).angles(truth)
+    assert int((angles < 1e-6).sum()) == 2  # the turn about the beam and the boost along it
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_transverse_momenta_give_only_what_is_true(seed):
+    found, extras = run(DimuonConfig(target="pt_sum"), seed, Silent())
+    assert found.group.dimension >= 1
+    assert extras.metrics["beam_turn_deg"] < 3.0 and extras.metrics["outside_truth_deg"] < 3.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_lorentz_group_from_all_events(seed):
+    _, extras = run(DimuonConfig(), seed, Silent())
+    assert extras.metrics["dimension"] == 6 and extras.metrics["algebra"] == "so(1,3)"
+    assert extras.metrics["metric_cosine"] >= 0.9999 and extras.metrics["angle_deg"] <= 1.5
+
+
+def test_demo_starts_with_the_muons():
+    assert [step.experiment for step in DEMO] == ["dimuons", "heat"]
+
+
+def test_bad_settings():
+    with pytest.raises(InputError, match="`target` must be one of mass, pt_sum"):
+        DimuonConfig(target="energy")
+    with pytest.raises(InputError, match="`tolerance` must be a number from"):
+        DimuonConfig(tolerance=1.5)

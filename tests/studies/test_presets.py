@@ -1,0 +1,113 @@
+"""`preset=paper` of every experiment makes searches and predictors that carry the paper's numbers."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.prediction.cgnet import CGNetPredictor
+from atlasd.prediction.neural import ConvPredictor, MLPPredictor
+from atlasd.prediction.segment import SegmentPredictor
+from atlasd.studies.climate import run as climate
+from atlasd.studies.config import configure
+from atlasd.studies.digits import run as sphere_mnist
+from atlasd.studies.heat import run as heat
+from atlasd.studies.jets import run as top_tagging
+from atlasd.studies.toys import arctan, d4
+
+PAPER = {"preset": "paper"}
+
+
+def as_published(search: GradientSearch) -> bool:
+    """Whether a search has none of our aids: the sum over charts in raw units, growth by the norm, and no more."""
+    plain = (search.charts, search.units, search.clip, search.anneal) == ("sum", "raw", "norm", False)
+    return plain and search.push == search.average == 0 and not search.robust and not search.held_out
+
+
+def trained_as_published(predictor) -> bool:
+    schedule = predictor.schedule
+    return schedule.constant and schedule.patience is None and (schedule.batch, schedule.learning_rate) == (16, 1e-3)
+
+
+def test_heat():
+    config = configure(heat.CONFIG, PAPER)
+    search, cosets, predictor = heat._search(config), heat._cosets(config), heat._predictor(config)
+    assert isinstance(search, GradientSearch) and as_published(search) and search.tandem and search.regardless
+    assert (search.generators, search.growth, search.growth_limit, search.loss) == (1, 0.1, 1.0, "mae")
+    assert (search.epochs, search.batch, search.learning_rate, search.spread) == (10, 16, 1e-3, 1.0)
+    assert cosets == CosetSearch.published() and (cosets.starts, cosets.top, cosets.epochs) == (16, 8, 10)
+    assert isinstance(predictor, ConvPredictor) and trained_as_published(predictor)
+    assert (predictor.hidden, predictor.depth, predictor.kernel) == (16, 4, 3)
+    assert not predictor.residual and not predictor.smooth
+    assert (predictor.schedule.epochs, predictor.schedule.loss) == (10, "mae")
+    assert config.samples == 10_000 and config.steps == 50
+
+
+def test_heat_ablations():
+    config = configure(heat.CONFIG, {**PAPER, "normalize": False, "clip": "entries", "similarity": "cosine"})
+    assert not heat._cosets(config).normalize and heat._cosets(config).regardless
+    assert heat._search(config).clip == "entries" and heat._search(config).similarity == "cosine"
+    for module in (heat, sphere_mnist, climate):
+        assert module._search(configure(module.CONFIG, {**PAPER, "pooled": "mean"})).charts == "mean"
+    before = configure(heat.CONFIG, {**PAPER, "tandem": False})
+    assert not heat._search(before).tandem and as_published(heat._search(before))
+
+
+def test_jets():
+    config = configure(top_tagging.CONFIG, PAPER)
+    search, cosets, predictor = (f(config) for f in (top_tagging._search, top_tagging._cosets, top_tagging._predictor))
+    assert isinstance(search, GradientSearch) and as_published(search) and not search.tandem
+    assert (search.generators, search.growth, search.growth_limit, search.weight) == (7, 1.0, None, 0.1)
+    assert (search.epochs, search.learning_rate, search.spread, search.loss) == (10, 1e-3, 1.0, "cross_entropy")
+    assert (cosets.starts, cosets.top, cosets.epochs, cosets.loss) == (64, 16, 3, "cross_entropy")
+    assert cosets.regardless and cosets.normalize and cosets.learning_rate == 1e-3
+    assert isinstance(predictor, MLPPredictor) and trained_as_published(predictor)
+    assert predictor.hidden == (512, 512) and predictor.relu and predictor.schedule.epochs == 10
+    assert config.samples is None and config.constituents == 30
+    assert top_tagging._cosets(configure(top_tagging.CONFIG, {**PAPER, "top": 5})).top == 5
+    assert not top_tagging._cosets(configure(top_tagging.CONFIG, {**PAPER, "normalize": False})).normalize
+
+
+def test_digits():
+    config = configure(sphere_mnist.CONFIG, PAPER)
+    search, predictor = sphere_mnist._search(config), sphere_mnist._predictor(config)
+    assert isinstance(search, GradientSearch) and as_published(search) and search.tandem
+    assert (search.generators, search.growth, search.growth_limit) == (1, 0.35, 1.0)
+    assert (search.epochs, search.batch, search.learning_rate, search.loss) == (20, 16, 1e-3, "cross_entropy")
+    assert isinstance(predictor, SegmentPredictor) and trained_as_published(predictor)
+    assert predictor.widths == (32, 64, 64, 64) and not predictor.skips and predictor.background_weight == 0.1
+    assert predictor.schedule.epochs == 20 and config.samples == 10_000 and config.rotate == 60
+
+
+def test_climate():
+    config = configure(climate.CONFIG, PAPER)
+    search, predictor = climate._search(config), climate._predictor(config)
+    assert isinstance(search, GradientSearch) and as_published(search) and search.tandem
+    assert (search.generators, search.growth, search.growth_limit, search.weight) == (4, 5.0, 1.0, 0.05)
+    assert (search.epochs, search.batch, search.learning_rate, search.loss) == (30, 16, 1e-3, "cross_entropy")
+    assert isinstance(predictor, CGNetPredictor) and trained_as_published(predictor)
+    assert predictor.schedule.epochs == 30
+
+
+def test_charts_of_climate_by_name():
+    code, text = (climate.climate_atlas((768, 1152), name) for name in ("code", "text"))
+    assert [c.center for c in code.charts] == [(269, 576), (346, 576), (422, 576), (499, 576)]
+    assert {c.center[0] for c in text.charts} == {384}
+    columns = [c.center[1] for c in text.charts]
+    assert all(0 < b - a < 2 * 200 for a, b in pairwise(columns))  # they overlap
+    text.check(torch.Size([768, 1152]))
+
+
+@pytest.mark.parametrize(("module", "starts", "top"), [(d4, 256, 128), (arctan, 48, 24)])
+def test_functions(module, starts, top):
+    cosets = configure(module.CONFIG, PAPER).make_cosets()
+    assert (cosets.starts, cosets.top, cosets.normalize, cosets.regardless) == (starts, top, True, True)
+
+
+def test_the_usual_presets_keep_our_aids():
+    assert heat._search(configure(heat.CONFIG, {"search": "gradient"})).robust
+    assert not heat._cosets(configure(heat.CONFIG, {"cosets": "gradient"})).regardless
+    assert math.isclose(top_tagging._search(configure(top_tagging.CONFIG, {"search": "gradient"})).growth, 0.05)
