@@ -54,7 +54,7 @@ def spline_weights(fraction: Tensor, order: int) -> Tensor:
 def _pieces(order: int) -> Tensor:
     """Polynomials of the fraction that are the weights of `spline_weights`: coefficients `(power, weight)`.
 
-    The spline with centre k before the last is a sum of powers of `u + k - j` over j from 0 to k, where u is the fraction.
+    The spline whose centre is k before the last is a sum of powers of `u + k - j` over j from 0 to k, u the fraction.
     """
     table = torch.zeros(order + 1, order + 1, dtype=torch.float64)
     for k in range(order + 1):
@@ -309,8 +309,8 @@ def _taps(
 ) -> tuple[Tensor, list[Tensor]]:
     """Flat indices of the coefficients that count at points `(rows, d)`, and their weights, each `(rows, taps)`.
 
-    Indices are counted from `base`, `(rows,)`. The weights of the values come first, then those of the slopes along each
-    axis if asked.
+    Indices are counted from `base`, `(rows,)`. The weights of the values come first, then those of the slopes along
+    each axis if asked.
     """
     # Indices are those of the first coefficient and steps from it: one pass over all taps.
     steps = torch.zeros(1, dtype=torch.long, device=points.device)
