@@ -9,7 +9,7 @@ from atlasd.report.html import Section, write_page
 from .browser import PROGRAM, Browser
 from .test_html import EVIL
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="needs Chromium: no chromium or google-chrome on this machine")
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no browser; get one by: apt-get install chromium")
 
 _X = (
     "[...document.querySelector('.track:not([hidden])').querySelectorAll('image')].map(i => i.getAttribute('x')).join()"
