@@ -12,7 +12,7 @@ from atlasd.algebra.known_groups import dihedral
 from atlasd.discovery.frames import Frames, Track
 from atlasd.discovery.result import ChartFinding, Direction, Verdict
 from atlasd.report.judged import OTHERS, chosen_tolerance, judged_rows
-from atlasd.report.words import answer_sentences, chart_reason, headline, interval, share, strength, track_strengths
+from atlasd.report.sentences import answer_sentences, chart_reason, headline, interval, share, strength, track_strengths
 
 NAN = math.nan
 
