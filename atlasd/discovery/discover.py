@@ -18,9 +18,9 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, promising, words
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
-from atlasd.discovery.film import film
 from atlasd.discovery.learned import LearnedMap
 from atlasd.discovery.lost_charts import without_lost_charts
+from atlasd.discovery.make_frames import make_frames
 from atlasd.discovery.prepare import pose, prepare
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
@@ -201,7 +201,7 @@ def _attempt(
     best = max(chosen, key=lambda t: t.rank)
     problem, generators, found = best.problem, best.generators, best.found
     group, centre = _in_raw_units(problem, generators, best.elements.matrices)
-    frames = film(problem, group, best.court.weights, testable=best.testable)
+    frames = make_frames(problem, group, best.court.weights, testable=best.testable)
     group = Group(LieAlgebra(group.algebra.basis.cpu()), group.cosets.cpu()) if group.algebra.basis.is_cuda else group
     clock("frames")
     for stage, seconds in clock.seconds.items():

@@ -13,7 +13,7 @@ from torch import Tensor
 from atlasd.data.samples import Samples, split_indices
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
-from atlasd.prediction.blocks import fit_blocks
+from atlasd.prediction.chart_blocks import fit_blocks
 from atlasd.prediction.forms import FormPredictor
 from atlasd.prediction.local import LocalPredictor
 from atlasd.prediction.moments import MomentPredictor

@@ -110,7 +110,7 @@ def _beam_metrics(found: Discovery) -> dict[str, Any]:
     metrics: dict[str, Any] = {
         "group": found.group.name,
         "dimension": found.group.dimension,
-        "cosets": found.group.order,
+        "cosets": found.group.components,
     }
     if found.group.dimension:
         metrics["angle_deg"] = math.degrees(float(found.algebra.angles(seen_algebra()).max()))

@@ -167,7 +167,7 @@ def _metrics(found: Discovery) -> dict[str, Any]:
         "proposed_angle_deg": None if proposed is None else span_angle(LieAlgebra(proposed), so(2)),
         "proposed_cosets": None if elements is None else len(elements),
         "dimension": found.group.dimension,
-        "cosets": found.group.order,
+        "cosets": found.group.components,
         "group": found.group.name,
         "outliers": [k for k, c in enumerate(found.charts) if c.outlier],
     }

@@ -64,7 +64,7 @@ def run(config: ArctanConfig, seed: int, progress: Progress) -> tuple[Discovery,
     metrics = {
         "group": found.group.name,
         "dimension": found.group.dimension,
-        "elements": found.group.order,
+        "elements": found.group.components,
         "identity": any(place == 0 and errors[k] <= _NEAR_DEG for k, place in enumerate(nearest)),
         "half_turn": best is not None,
         "half_turn_deg": None if best is None else errors[best],

@@ -100,8 +100,8 @@ def run(config: ToyConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
         "angle_deg": math.degrees(math.asin(min(found.algebra.distance(truth.algebra), 1.0))),
         "dimension": found.group.dimension,
         "true_dimension": truth.dimension,
-        "components": found.group.order,
-        "true_components": truth.order,
+        "components": found.group.components,
+        "true_components": truth.components,
     }
     return found, Extras(metrics)
 

@@ -9,7 +9,7 @@ from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
 from atlasd.prediction.second_order import SecondOrderPredictor
-from atlasd.report.motions import draw_actions
+from atlasd.report.views import draw_actions
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.climate import run as climate

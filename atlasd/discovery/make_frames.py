@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["film"]
+__all__ = ["make_frames"]
 
 import math
 from dataclasses import replace
@@ -31,7 +31,7 @@ _VECTORS = 256
 _SHOWN = 48
 
 
-def film(problem: Problem, group: Group, weights: Tensor, *, testable: bool = True) -> Frames:
+def make_frames(problem: Problem, group: Group, weights: Tensor, *, testable: bool = True) -> Frames:
     """Transforms samples along every generator, through the cosets, and once where there is no symmetry.
 
     Arguments:
