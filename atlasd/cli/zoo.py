@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from atlasd.cli.common import AsJson, Dask, Quiet, Tls, chosen_workers, shown_progress
+from atlasd.cli.common import AsJson, Dask, Quiet, Tls, Tolerance, chosen_workers, shown_progress
 
 
 def zoo(
@@ -22,7 +22,7 @@ def zoo(
         str, typer.Option(help="Ask the exact maps (oracle), fitted predictors (fitted), or both.")
     ] = "both",
     noise: Annotated[float, typer.Option(help="Noise in the labels, relative to the spread of each output.")] = 0.0,
-    tolerance: Annotated[float, typer.Option(help="Strength of a breaking up to which it counts as a symmetry.")] = 0.2,
+    tolerance: Tolerance = None,
     workers: Annotated[int | None, typer.Option(help="Processes  [default: one for each core]")] = None,
     dask: Dask = "",
     tls: Tls = "",
@@ -33,10 +33,12 @@ def zoo(
 ) -> None:
     """Try every system of known symmetry, and count what is found and what is made up."""
     from atlasd import __version__
+    from atlasd.discovery.tolerance import TOLERANCE
     from atlasd.runtime.stages import keeping
     from atlasd.studies.record import check_directory
     from atlasd.studies.zoo.run import QUICK, describe_zoo, plan_zoo, run_zoo, write_zoo, zoo_table
 
+    tolerance = TOLERANCE if tolerance is None else tolerance
     names = [name.strip() for name in only.split(",") if name.strip()] or (list(QUICK) if quick else [])
     tasks = plan_zoo(
         seeds=1 if quick else seeds,

@@ -27,6 +27,7 @@ from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
 from atlasd.discovery.search import Search
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.targets import Question, Targets, at_first_sight, check_targets, questions
+from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.discovery.trial import Clock, Trial, leading, taken
 from atlasd.discovery.vector_fields import discover_fields
 from atlasd.discovery.verdict import Court
@@ -39,10 +40,6 @@ from atlasd.runtime.device import on_device
 from atlasd.runtime.executor import About, TaskFailed, working
 from atlasd.runtime.progress import LOG, Logged, Progress, Silent, Terminal
 from atlasd.runtime.stages import current_stages, fingerprint
-
-TOLERANCE = 0.2
-"""The largest strength of a breaking, as a ratio of amplitudes, that counts as a symmetry."""
-
 
 _APART = 4.0
 """How much more a question must be broken than the best, as a ratio of squares, to be set aside at first sight."""

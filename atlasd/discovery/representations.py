@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.discovery.discover import TOLERANCE, discover
+from atlasd.discovery.discover import discover
 from atlasd.discovery.part_fields import FieldPart
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import Discovery
+from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
 from atlasd.geometry.atlas import Atlas

@@ -13,15 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
-from atlasd.discovery.discover import TOLERANCE
+from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.errors import InputError
 
 C = TypeVar("C", bound="Config")
 
 
-def option(default: Any, help: str, *, least: float | None = None, most: float | None = None) -> Any:
-    """A field of a configuration, with its meaning and its range."""
-    return dataclasses.field(default=default, metadata={"help": help, "least": least, "most": most})
+def option(
+    default: Any, help: str, *, least: float | None = None, most: float | None = None, metavar: str | None = None
+) -> Any:
+    """A field of a configuration, with its meaning, its range, and what stands for it in the help of a command."""
+    described = {"help": help, "least": least, "most": most, "metavar": metavar}
+    return dataclasses.field(default=default, metadata=described)
 
 
 def tolerance_option() -> Any:
@@ -106,7 +109,7 @@ class Config:
 class RunConfig(Config):
     """Base of the configurations of runs and comparisons: all can be told where to work."""
 
-    device: str = option("cpu", "where tensors live and networks are trained: cpu, cuda, cuda:1, ...")
+    device: str = option("cpu", "where tensors live and networks are trained: cpu, cuda or cuda:1")
 
 
 def configure(kind: type[C], values: Mapping[str, Any]) -> C:
