@@ -15,12 +15,10 @@ from torch.nn import functional
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.networks import Network
-from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, rebuilt
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.train import Job, Schedule
+from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, FromBlueprint, rebuilt
+from atlasd.prediction.train import Schedule
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
-from atlasd.runtime.progress import Progress
 
 
 class _Block(nn.Module):
@@ -138,7 +136,7 @@ class ChartCGNet(Network):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CGNetPredictor:
+class CGNetPredictor(FromBlueprint):
     """A context-guided network per chart, as for the climate of the paper.
 
     Arguments:
@@ -164,13 +162,6 @@ class CGNetPredictor:
             changes: Settings that differ from the paper's.
         """
         return replace(cls(schedule=replace(PUBLISHED, epochs=30)), **changes)
-
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        """Fits the networks of all charts together."""
-        job = Job(samples, train, held_out)
-        return self.blueprint(samples).fit([job], self.schedule, seed=seed, progress=progress)[0]
 
     def blueprint(self, samples: Samples) -> Blueprint:
         """The networks of all charts for these samples."""

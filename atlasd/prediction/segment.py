@@ -16,11 +16,9 @@ from torch.nn.utils import skip_init
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.networks import Network, initialise
-from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, rebuilt
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.train import Job, Schedule
+from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, FromBlueprint, rebuilt
+from atlasd.prediction.train import Schedule
 from atlasd.runtime.codec import storable
-from atlasd.runtime.progress import Progress
 
 
 class _Segmenter(nn.Module):
@@ -90,7 +88,7 @@ class ChartSegmenter(Network):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SegmentPredictor:
+class SegmentPredictor(FromBlueprint):
     """Pixel classes from all of a patch at once, as for the digits of the paper.
 
     Its receptive field is the patch: use it where what lies outside the patch is empty, as around a digit.
@@ -118,13 +116,6 @@ class SegmentPredictor:
             changes: Settings that differ from the paper's.
         """
         return replace(cls(skips=False, schedule=replace(PUBLISHED, epochs=20)), **changes)
-
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        """Fits the networks of all charts together."""
-        job = Job(samples, train, held_out)
-        return self.blueprint(samples).fit([job], self.schedule, seed=seed, progress=progress)[0]
 
     def blueprint(self, samples: Samples) -> Blueprint:
         """The networks of all charts for these samples."""

@@ -36,30 +36,26 @@ from atlasd.studies.climate.classes import class_findings, pictures
 from atlasd.studies.climate.files import open_climate
 from atlasd.studies.climate.samples import DISCOVERY, climate_samples
 from atlasd.studies.climate.synthetic import CLASSES, synthetic_climate
-from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.config import PaperConfig, option, tolerance_option
 from atlasd.studies.heat.run import span_angle
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClimateConfig(RunConfig):
+class ClimateConfig(PaperConfig):
     """Settings of the climate experiment."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        "paper": {
-            "rows": 768,
-            "samples": 400,
-            "predictor": "cgnet",
-            "search": "gradient",
-            "published": True,
-            "tandem": True,
-            "generators": 4,
-        },
+    PAPER: ClassVar[Mapping[str, Any]] = {
+        "rows": 768,
+        "samples": 400,
+        "predictor": "cgnet",
+        "search": "gradient",
+        "published": True,
+        "tandem": True,
+        "generators": 4,
     }
 
-    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
     data: str = option("", "folder of ClimateNet's files; synthetic maps by default")
     symmetry: Literal["affine", "rotation", "none", "events", "background"] = option(
         "affine", "local symmetry of the labels of synthetic maps"

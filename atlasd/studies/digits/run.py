@@ -26,7 +26,7 @@ from atlasd.prediction.train import Schedule
 from atlasd.runtime.allocation import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.config import PaperConfig, option, tolerance_option
 from atlasd.studies.digits.data import BACKGROUND, CENTRES, CLASSES, HEIGHT, RADIUS, WIDTH, SphereDigits, sphere_mnist
 from atlasd.studies.heat.run import span_angle
 from atlasd.studies.paper_figures import paper_figures
@@ -36,26 +36,22 @@ from atlasd.studies.rivals.sphere import find_on_sphere
 
 
 @dataclass(frozen=True, kw_only=True)
-class SphereMnistConfig(RunConfig):
+class SphereMnistConfig(PaperConfig):
     """Settings of the experiment with digits on a sphere."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        "paper": {
-            "samples": 10_000,
-            "search": "gradient",
-            "published": True,
-            "tandem": True,
-            "wide": True,
-            "skips": False,
-            "fit_epochs": 20,
-            "epochs": 20,
-            "learning_rate": 1e-3,
-            "spread": 1.0,
-        },
+    PAPER: ClassVar[Mapping[str, Any]] = {
+        "samples": 10_000,
+        "search": "gradient",
+        "published": True,
+        "tandem": True,
+        "wide": True,
+        "skips": False,
+        "fit_epochs": 20,
+        "epochs": 20,
+        "learning_rate": 1e-3,
+        "spread": 1.0,
     }
 
-    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
     samples: int = option(20_000, "spheres", least=50)
     rotate: float = option(60.0, "largest random turn of a digit, in degrees", least=0, most=180)
     scale: float = option(1.0, "largest random enlargement of a digit", least=1, most=4)

@@ -23,58 +23,49 @@ from atlasd.prediction.predictor import PredictorSpec
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.config import SearchConfig, option
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeatConfig(RunConfig):
+class HeatConfig(SearchConfig):
     """Settings of the heat experiment."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        "paper": {
-            "samples": 10_000,
-            "search": "gradient",
-            "published": True,
-            "tandem": True,
-            "predictor": "conv",
-            "epochs": 10,
-            "robust": False,
-            "spread": 1.0,
-            "learning_rate": 1e-3,
-            "cosets": "gradient",
-            "starts": 16,
-            "top": 8,
-        },
+    PAPER: ClassVar[Mapping[str, Any]] = {
+        "samples": 10_000,
+        "search": "gradient",
+        "published": True,
+        "tandem": True,
+        "predictor": "conv",
+        "epochs": 10,
+        "robust": False,
+        "spread": 1.0,
+        "learning_rate": 1e-3,
+        "cosets": "gradient",
+        "starts": 16,
+        "top": 8,
     }
 
     IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
-        ("similarity", "cosine"): {"search": "gradient"},
-        ("generators", "auto"): {"search": "gradient"},
-        ("normalize", False): {"cosets": "gradient"},
+        **SearchConfig.IMPLIES,
         # Eight waves at random directions differ more from field to field than two along the axes.
         ("initial", "isotropic"): {"samples": 2000},
     }
 
-    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on two cores, or the paper's own settings")
     atlas: Literal["nineteen", "three", "sheared", "shadow"] = option(
         "nineteen", "charts; in sheared, one of three is sheared; in shadow, a twentieth lies over the block"
     )
     initial: Literal["separable", "isotropic"] = option("separable", "initial fields: the paper's, or plane waves")
     samples: int = option(1000, "simulated fields; 2000 of plane waves, unless given", least=8)
     steps: int = option(50, "steps of the simulator", least=1)
-    search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
-    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
     tandem: bool = option(False, "train predictors with the generators in the gradient search")
     pooled: Literal["sum", "mean"] = option(
         "sum", "charts in a published search: summed, as in the text, or averaged: growth counts once for each"
     )
     predictor: Literal["stencil", "conv"] = option("stencil", "what is fitted to each chart")
     generators: int | Literal["auto"] = option(1, "generators of the gradient search", least=1)
-    similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
     growth: float = option(0.1, "growth factor of the gradient search", least=0)
     growth_limit: float | None = option(1.0, "growth limit of the gradient search", least=0)
     clip: Literal["norm", "entries"] = option("norm", "what the growth limit is held against, in a published search")
@@ -85,11 +76,7 @@ class HeatConfig(RunConfig):
     learning_rate: float = option(3e-2, "learning rate of the gradient search", least=1e-12)
     spread: float = option(1.5, "spread of the coefficients eta in the gradient search; 1 in the paper", least=1e-6)
     robust: bool = option(True, "weigh charts by their signal to noise in the gradient search")
-    cosets: Literal["normalizer", "gradient"] = option("normalizer", "search for cosets")
-    starts: int = option(64, "random starts of the coset search", least=1)
     top: int = option(16, "most components that are kept", least=1)
-    normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
-    tolerance: float = tolerance_option()
 
 
 CONFIG = HeatConfig

@@ -26,7 +26,7 @@ from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import located
-from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.config import SearchConfig, option
 from atlasd.studies.jets.data import load_jets
 from atlasd.studies.lorentz import (
     MINKOWSKI,
@@ -45,34 +45,25 @@ _UNIT = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopTaggingConfig(RunConfig):
+class TopTaggingConfig(SearchConfig):
     """Settings of the top-tagging experiment."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        "paper": {
-            "search": "gradient",
-            "published": True,
-            "predictor": "mlp",
-            "samples": None,
-            "epochs": 10,
-            "search_epochs": 10,
-            "batch": 16,
-            "learning_rate": 1e-3,
-            "spread": 1.0,
-            "growth_limit": None,
-            "cosets": "gradient",
-            "starts": 64,
-            "top": 16,
-        },
+    PAPER: ClassVar[Mapping[str, Any]] = {
+        "search": "gradient",
+        "published": True,
+        "predictor": "mlp",
+        "samples": None,
+        "epochs": 10,
+        "search_epochs": 10,
+        "batch": 16,
+        "learning_rate": 1e-3,
+        "spread": 1.0,
+        "growth_limit": None,
+        "cosets": "gradient",
+        "starts": 64,
+        "top": 16,
     }
 
-    IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
-        ("similarity", "cosine"): {"search": "gradient"},
-        ("normalize", False): {"cosets": "gradient"},
-    }
-
-    preset: Literal["cpu", "paper"] = option("cpu", "defaults: a minute on one core, or the paper's own settings")
     file: str | None = option(None, "jets: .h5 of the reference set's form, or .npz; found by itself by default")
     samples: int | None = option(30_000, "jets that are read, all if none", least=100)
     constituents: int = option(30, "leading constituents", least=1)
@@ -80,24 +71,17 @@ class TopTaggingConfig(RunConfig):
     labels: Literal["true", "shuffled"] = option("true", "shuffled is a control: nothing is to be found")
     predictor: Literal["moments", "deepsets", "mlp"] = option("moments", "what is fitted")
     epochs: int = option(6, "passes over the jets", least=1)
-    search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
     generators: int = option(7, "generators of the gradient search", least=1)
-    similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
     weight: float = option(0.1, "weight of the similarity term", least=0)
     growth: float = option(1.0, "growth factor of the gradient search", least=0)
     growth_limit: float | None = option(1.0, "growth limit of the gradient search", least=0)
-    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
     batches: int = option(4000, "batches of the gradient search, unless search_epochs is given", least=1)
     search_epochs: int | None = option(None, "passes of the gradient search over the jets", least=1)
     batch: int = option(64, "batch of the gradient search", least=1)
     learning_rate: float = option(5e-3, "learning rate of the gradient search", least=1e-12)
     spread: float = option(_SMALL, "spread of the coefficients eta in the gradient search; 1 in the paper", least=1e-6)
-    cosets: Literal["normalizer", "gradient"] = option("normalizer", "search for cosets")
     coset_epochs: int = option(3, "passes of a published coset search over the jets", least=1)
-    starts: int = option(64, "random starts of the coset search", least=1)
     top: int = option(64, "most components that are kept", least=1)
-    normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
-    tolerance: float = tolerance_option()
 
 
 CONFIG = TopTaggingConfig

@@ -28,11 +28,8 @@ _NEAR_DEG = 20.0
 class ArctanConfig(FunctionConfig):
     """Settings of the arctan experiment."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        # The paper gives the top 24 and no K; twice as many, as for heat and D4.
-        "paper": {"published": True, "cosets": "gradient", "starts": 48, "top": 24},
-    }
+    # The paper gives the top 24 and no K; twice as many, as for heat and D4.
+    PAPER: ClassVar[Mapping[str, Any]] = {"published": True, "cosets": "gradient", "starts": 48, "top": 24}
 
     samples: int = option(4000, "random inputs", least=8)
     top: int = option(24, "most components that are kept", least=1)

@@ -22,39 +22,22 @@ from atlasd.errors import InputError
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.config import SearchConfig, option
 from atlasd.studies.record import Extras
 from atlasd.studies.toys.functions import Toy, toy, toys
 
 
 @dataclass(frozen=True, kw_only=True)
-class FunctionConfig(RunConfig):
+class FunctionConfig(SearchConfig):
     """Settings of every experiment on a function of vectors."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        "paper": {"published": True, "cosets": "gradient", "starts": 256, "top": 128},
-    }
+    PAPER: ClassVar[Mapping[str, Any]] = {"published": True, "cosets": "gradient", "starts": 256, "top": 128}
 
-    IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
-        ("similarity", "cosine"): {"search": "gradient"},
-        ("generators", "auto"): {"search": "gradient"},
-        ("normalize", False): {"cosets": "gradient"},
-    }
-
-    preset: Literal["cpu", "paper"] = option("cpu", "defaults: seconds on two cores, or the paper's own settings")
     samples: int = option(2000, "random inputs", least=8)
     predictor: Literal["oracle", "mlp"] = option("oracle", "ask the function itself, or a perceptron fitted to it")
-    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
-    search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
     generators: int | Literal["auto"] = option(1, "generators of the gradient search", least=1)
-    similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
-    cosets: Literal["normalizer", "gradient"] = option("normalizer", "search for cosets")
-    starts: int = option(64, "random starts of the coset search", least=1)
     top: int = option(64, "most components that are kept", least=1)
-    normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
     coset_epochs: int = option(20, "passes of a published coset search; the paper does not say", least=1)
-    tolerance: float = tolerance_option()
 
     def make_search(self) -> SpectralSearch | GradientSearch:
         """The search for generators that is asked for."""

@@ -20,18 +20,11 @@ from atlasd.studies.digits import run as sphere_mnist
 
 
 @pytest.fixture
-def asked(monkeypatch, discovery):
+def asked(monkeypatch, recorded):
     """What `discover` was called with, on digits that are not MNIST."""
-    calls = {}
-
-    def pretend(x, y, **options):
-        calls.update(x=x, y=y, **options)
-        return discovery
-
     images = torch.randint(256, (5, 28, 28), generator=stream(0)).to(torch.uint8), torch.arange(5).to(torch.uint8)
     monkeypatch.setattr(data, "load_mnist", lambda split: images)
-    monkeypatch.setattr(sphere_mnist, "discover", pretend)
-    return calls
+    return recorded(sphere_mnist)
 
 
 def test_what_is_asked(asked):
