@@ -214,7 +214,7 @@ class Group:
             g: One element `(n, n)` or several `(M, n, n)`; every coset if left out.
 
         Returns:
-            Moved vectors, with the shape of `x`, or `(M, *, n)` for several elements.
+            Transformed vectors, with the shape of `x`, or `(M, *, n)` for several elements.
         """
         g = self.cosets if g is None else g
         if x.shape[-1:] != (self.size,):

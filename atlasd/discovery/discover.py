@@ -294,7 +294,8 @@ def _notes(problem: Problem, best: Trial) -> list[str]:
 def _somewhere(weights: Tensor) -> list[str]:
     """Says so where a symmetry is one of some charts only."""
     held = int((weights > 0).sum())
-    return [] if held == len(weights) else [f"this is said of {held} of {len(weights)} charts; the others stand apart"]
+    note = f"this is said of {held} of {len(weights)} charts; the others are outlier charts"
+    return [] if held == len(weights) else [note]
 
 
 def _chart_findings(problem: Problem, generators: Settled, weights: Tensor, skills: Tensor) -> tuple[ChartFinding, ...]:

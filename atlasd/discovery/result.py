@@ -80,7 +80,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class ChartFinding:
-    """One chart: its error under the pooled group, and whether it stands apart from the others."""
+    """One chart: its error under the pooled group, and whether it is an outlier chart."""
 
     center: tuple[float, ...]
     error: float
@@ -97,14 +97,14 @@ class Discovery:
         group: The largest group found; trivial where there is none.
         verdict: Whether to believe it.
         charts: Findings per chart.
-        spectrum: Chance-normalised eigenvalues of all directions, ascending.
+        spectrum: Eigenvalues of all directions, relative to the null level, ascending.
         predictor: What stood in for the unknown map.
         seconds: Wall-clock seconds per stage.
         seed: The seed that gives the same answer again.
         config: The configuration, as plain values.
         curves: Training curves by name.
         chart_generators: Each chart's own best generators, with shape `(K, k, n, n)`, if computed.
-        frames: What motions do to both sides of the map, for the report; `None` if nothing was kept.
+        frames: What transformations do to both sides of the map, for the report; `None` if nothing was kept.
         proposed: Generators as the search proposed them, before the verdict, with shape `(k, n, n)`.
         proposed_cosets: Elements as the paper's search proposed them, `(m, n, n)`; `None` for other searches.
     """

@@ -104,7 +104,7 @@ def fit_predictor(
         atlas: Where the charts lie.
         predictor: The recipe; chosen from the data by default.
         seed: Seed of every random stream.
-        progress: Who is told how far it is.
+        progress: Progress display.
 
     Returns:
         The predictor, callable on `(B, K, *in)`.

@@ -137,9 +137,9 @@ def track_strengths(track: Track) -> list[float]:
     Earlier versions kept residual and null level apart, so that the ratio serves both. Frames hold few samples: where
     most of them leave the data, the null level has no pairs left.
     """
-    known = (track.chance > 0) & (track.covered >= ENOUGH)
-    ratio = torch.where(known, track.miss / track.chance, math.nan)
-    ratio = torch.where((track.miss == 0) & _still(track), 0.0, ratio)
+    known = (track.null > 0) & (track.covered >= ENOUGH)
+    ratio = torch.where(known, track.residual / track.null, math.nan)
+    ratio = torch.where((track.residual == 0) & _still(track), 0.0, ratio)
     return ratio.double().clamp(0.0, 1.0).sqrt().tolist()
 
 

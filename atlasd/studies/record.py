@@ -150,7 +150,7 @@ def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorde
 
     Arguments:
         plan: From `plan_run`.
-        progress: Who is told how far it is.
+        progress: Progress display.
         draw: Draws figures of the discovery into the directory.
     """
     log = _Log(progress)

@@ -1,4 +1,4 @@
-"""Cyclones and atmospheric rivers: which linear motions of the weather in a chart move its labels along."""
+"""Cyclones and atmospheric rivers: with which linear transformations of the weather in a chart its labels commute."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ClimateConfig(PaperConfig):
     rows: int = option(96, "rows of synthetic maps; half as many more columns", least=64)
     missing: Literal["refuse", "fill"] = option("refuse", "what to do about missing values")
     predictor: Literal["second-order", "cgnet"] = option("second-order", "what is fitted to each chart")
-    winds: Literal["scalar", "vector"] = option("scalar", "how winds move: as scalars, as in the paper, or turned")
+    winds: Literal["scalar", "vector"] = option("scalar", "winds transform as scalars, as in the paper, or as vectors")
     search: Literal["spectral", "gradient"] = option("spectral", "by values at finite size, or the paper's")
     generators: int | Literal["auto"] = option("auto", "how many generators, or auto to find out", least=1, most=4)
     charts: Literal["code", "text"] = option(

@@ -1,4 +1,4 @@
-"""The discovered group in a CNN: trained on digits turned up to 60 degrees, tested on digits turned at will."""
+"""The discovered group in a CNN: trained on digits rotated up to 60 degrees, tested on digits rotated at will."""
 
 from __future__ import annotations
 

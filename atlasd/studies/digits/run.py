@@ -1,4 +1,4 @@
-"""Digits on a sphere: each one may be turned by itself, and the sphere as a whole may not."""
+"""Digits on a sphere: each one may be rotated by itself, and the sphere as a whole may not."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SphereMnistConfig(PaperConfig):
     }
 
     samples: int = option(20_000, "spheres", least=50)
-    rotate: float = option(60.0, "largest random turn of a digit, in degrees", least=0, most=180)
+    rotate: float = option(60.0, "largest random rotation of a digit, in degrees", least=0, most=180)
     scale: float = option(1.0, "largest random enlargement of a digit", least=1, most=4)
     projection: Literal["equirectangular", "orthographic", "gnomonic", "equidistant"] = option(
         "equirectangular", "projection of the charts; the digits are flat in the first"
@@ -130,14 +130,14 @@ def digit_atlas(projection: Projection = "equirectangular") -> Atlas:
 
 
 def pictures(x: Tensor, atlas: Atlas, algebra: LieAlgebra, *, seed: int, rotation: Tensor | None = None) -> Tensor:
-    """A sphere as it is, after turns of each chart by itself, and after a turn of the whole.
+    """A sphere as it is, after rotations of each chart by itself, and after a rotation of the whole.
 
     Arguments:
         x: One sphere, with shape `(1, 1, H, W)`.
         atlas: Charts that do not overlap.
         algebra: What was found; without generators the second picture is the first.
-        seed: Seed of the turns.
-        rotation: The turn of the whole, `(3, 3)`; by default 60 degrees about a random axis.
+        seed: Seed of the rotations.
+        rotation: The rotation of the whole, `(3, 3)`; by default 60 degrees about a random axis.
 
     Returns:
         Three fields, with shape `(3, H, W)`.
@@ -203,7 +203,7 @@ def _global_rotation(data: SphereDigits, config: SphereMnistConfig, seed: int, p
 
 
 def _metrics(found: Discovery, data: SphereDigits) -> dict[str, Any]:
-    """Distance from so(2) and from scaling, and how far turns were seen to hold."""
+    """Distance from so(2) and from scaling, and how far rotations were seen to hold."""
     scaling = LieAlgebra(torch.eye(2, dtype=torch.float64)[None])
     extents = [d.extent for d in found.verdict.directions if d.extent is not None]
     return {

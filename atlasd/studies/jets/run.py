@@ -39,7 +39,7 @@ from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 
 _SMALL = 0.05
-"""Spread of the motions of the gradient search: a label is another one where a momentum is off by some per cent."""
+"""Spread in the gradient search: a label is another one where a momentum is off by some per cent."""
 _UNIT = 0.05
 """Unit of growth and weight of the gradient search."""
 

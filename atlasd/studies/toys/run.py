@@ -110,7 +110,7 @@ def discover_toy(chosen: Toy, config: FunctionConfig, seed: int, progress: Progr
 def element_errors(found: Tensor, truth: Tensor) -> tuple[list[float], list[int]]:
     """Distance of each element from the nearest orthogonal one, in degrees, and which one that is.
 
-    A turn by an angle is that angle away from the identity; other differences count by their size.
+    A rotation by an angle is that angle away from the identity; other differences count by their size.
 
     Arguments:
         found: Elements, with shape `(m, n, n)`.
