@@ -9,21 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from atlasd.cli.common import AsJson, Dask, Quiet, Seed, Tls, Verbose, WorkerCount, carry_out
-from atlasd.cli.options import options_of
+from atlasd.cli.common import Running, Seed, carry_out
+from atlasd.cli.options import options_of, running_options
 from atlasd.studies.own_data.settings import OwnConfig
 
 
 @options_of(OwnConfig, arguments=("file", "second"), required=("file",))
+@running_options
 def discover(
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/FILE-seedS]")] = None,
-    workers: WorkerCount = None,
-    dask: Dask = "",
-    tls: Tls = "",
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    *,
+    running: Running,
     **settings: Any,
 ) -> None:
     """Find the symmetry of the data in a file, and be told how sure that is.
@@ -44,4 +41,4 @@ def discover(
     from atlasd.studies.record import plan_config
 
     plan = plan_config(OWN, configure(OwnConfig, settings), seed=seed, out=out)
-    carry_out(plan, workers=workers, dask=dask, tls=tls, as_json=as_json, quiet=quiet, verbose=verbose)
+    carry_out(plan, running)

@@ -1,4 +1,4 @@
-"""Filming a discovery: the map and its data are transformed in small steps, for the report to show."""
+"""Makes the frames of a discovery: the map and its data, transformed in small steps, for the report."""
 
 from __future__ import annotations
 

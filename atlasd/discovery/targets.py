@@ -1,4 +1,4 @@
-"""Whether targets move with the inputs: the questions that fit their shape, and which of the answers to take."""
+"""Whether targets transform with the inputs: the questions that fit their shape, and which answer to take."""
 
 from __future__ import annotations
 

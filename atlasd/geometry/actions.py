@@ -1,4 +1,4 @@
-"""How a matrix moves the two sides of a prediction problem: fields on a grid, and vectors."""
+"""How a matrix transforms the two sides of a prediction problem: fields on a grid, and vectors."""
 
 from __future__ import annotations
 

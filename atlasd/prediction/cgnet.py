@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
-from atlasd.prediction.networks import Network
+from atlasd.prediction.networks import ChartNetworks
 from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, FromBlueprint, rebuilt
 from atlasd.prediction.train import Schedule
 from atlasd.prediction.trivial import centre_crop
@@ -88,7 +88,7 @@ class _CGNet(nn.Module):
 
 
 @storable("architecture", "weights", read=rebuilt)
-class ChartCGNet(Network):
+class ChartCGNet(ChartNetworks):
     """One network for every chart: inputs `(B, K, C, *in)` to logits `(B, K, classes, *out)`.
 
     Arguments:
@@ -101,9 +101,6 @@ class ChartCGNet(Network):
         generator: Source of the initial weights.
     """
 
-    shift: Tensor
-    scale: Tensor
-
     def __init__(
         self,
         charts: int,
@@ -115,11 +112,8 @@ class ChartCGNet(Network):
         blocks: tuple[int, int],
         generator: torch.Generator,
     ) -> None:
-        super().__init__()
+        super().__init__((_CGNet(channels, classes, widths, blocks) for _ in range(charts)), channels)
         self.shape = tuple(shape)
-        self.charts = nn.ModuleList(_CGNet(channels, classes, widths, blocks) for _ in range(charts))
-        self.register_buffer("shift", torch.zeros(charts, channels))
-        self.register_buffer("scale", torch.ones(charts, channels))
         with torch.no_grad():
             for weight in self.charts.parameters():
                 if weight.ndim > 1:  # torch's own start would use the global seed
@@ -130,9 +124,7 @@ class ChartCGNet(Network):
                     layer.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        x = (x - self.shift[..., None, None]) / self.scale[..., None, None]
-        logits = torch.stack([chart(x[:, k]) for k, chart in enumerate(self.charts)], dim=1)
-        return centre_crop(logits, self.shape)
+        return centre_crop(super().forward(x), self.shape)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,6 +127,20 @@ class Blueprint:
         )  # fmt: skip
 
 
+class FitsMany:
+    """Base of recipes that train the networks of several jobs at once."""
+
+    def fit_many(self, jobs: Sequence[Job], *, seed: int, progress: Progress) -> list[FittedPredictor]:
+        """Fits one network for each job, all at once."""
+        raise NotImplementedError
+
+    def fit(
+        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
+    ) -> FittedPredictor:
+        """Fits one network."""
+        return self.fit_many([Job(samples, train, held_out)], seed=seed, progress=progress)[0]
+
+
 class FromBlueprint:
     """Base of recipes that train one network for all charts, as their blueprint says."""
 
@@ -206,7 +220,7 @@ class ConvPredictor(FromBlueprint):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLPPredictor:
+class MLPPredictor(FitsMany):
     """A perceptron on all components of all tokens.
 
     Arguments:
@@ -229,12 +243,6 @@ class MLPPredictor:
             changes: Settings that differ from the paper's.
         """
         return replace(cls(hidden=(512, 512), relu=True, schedule=PUBLISHED), **changes)
-
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        """Fits one network on all tokens."""
-        return self.fit_many([Job(samples, train, held_out)], seed=seed, progress=progress)[0]
 
     def fit_many(self, jobs: Sequence[Job], *, seed: int, progress: Progress) -> list[FittedPredictor]:
         """Fits one network for each job, all at once."""

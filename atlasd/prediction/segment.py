@@ -15,7 +15,7 @@ from torch.nn.utils import skip_init
 
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
-from atlasd.prediction.networks import Network, initialise
+from atlasd.prediction.networks import ChartNetworks, initialise
 from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, FromBlueprint, rebuilt
 from atlasd.prediction.train import Schedule
 from atlasd.runtime.codec import storable
@@ -47,7 +47,7 @@ class _Segmenter(nn.Module):
 
 
 @storable("architecture", "weights", read=rebuilt)
-class ChartSegmenter(Network):
+class ChartSegmenter(ChartNetworks):
     """One encoder and decoder for every chart: inputs `(B, K, C, H, W)` to logits `(B, K, classes, H, W)`.
 
     Arguments:
@@ -59,9 +59,6 @@ class ChartSegmenter(Network):
         generator: Source of the initial weights.
     """
 
-    shift: Tensor
-    scale: Tensor
-
     def __init__(
         self,
         charts: int,
@@ -72,19 +69,11 @@ class ChartSegmenter(Network):
         skips: bool = True,
         generator: torch.Generator,
     ) -> None:
-        super().__init__()
-        # Not one grouped convolution: those are several times slower than one after the other on a CPU.
-        self.charts = nn.ModuleList(_Segmenter(channels, classes, widths, skips) for _ in range(charts))
-        self.register_buffer("shift", torch.zeros(charts, channels))
-        self.register_buffer("scale", torch.ones(charts, channels))
+        super().__init__((_Segmenter(channels, classes, widths, skips) for _ in range(charts)), channels)
         for chart in self.charts:
             assert isinstance(chart, _Segmenter)
             initialise(chart.down, generator)
             initialise(chart.up, generator)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = (x - self.shift[..., None, None]) / self.scale[..., None, None]
-        return torch.stack([chart(x[:, k]) for k, chart in enumerate(self.charts)], dim=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,7 @@ from atlasd.studies.config import PaperConfig, option, tolerance_option
 from atlasd.studies.heat.run import span_angle
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
+from atlasd.studies.searches import gradient_search
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,18 +206,8 @@ def _search(config: ClimateConfig) -> SpectralSearch | GradientSearch:
             samples=config.search_samples,
             derivatives=False,
         )
-    settings: dict[str, Any] = {
-        "generators": config.generators,
-        "growth": config.growth,
-        "weight": config.weight,
-        "loss": "cross_entropy",
-        "epochs": config.epochs,
-        "learning_rate": config.learning_rate,
-        "tandem": config.tandem,
-    }
-    if config.published:
-        return GradientSearch.published(charts=config.pooled, **settings)
-    return GradientSearch(**settings)
+    names = ("generators", "growth", "weight", "epochs", "learning_rate", "tandem")
+    return gradient_search(config, names, {"charts": config.pooled}, loss="cross_entropy")
 
 
 def _judged_by_class(found: Discovery, rows: list[dict[str, Any]]) -> Discovery:

@@ -33,6 +33,7 @@ from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.sphere import find_on_sphere
+from atlasd.studies.searches import gradient_search
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,19 +175,8 @@ def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
         generators = None if config.generators == "auto" else config.generators
         return SpectralSearch(generators=generators, samples=config.search_samples, derivatives=False)
-    settings: dict[str, Any] = {
-        "generators": config.generators,
-        "growth": config.growth,
-        "loss": "cross_entropy",
-        "steps": config.batches,
-        "epochs": config.epochs,
-        "learning_rate": config.learning_rate,
-        "spread": config.spread,
-        "tandem": config.tandem,
-    }
-    if config.published:
-        return GradientSearch.published(charts=config.pooled, **settings)
-    return GradientSearch(**settings)
+    names = ("generators", "growth", "epochs", "learning_rate", "spread", "tandem")
+    return gradient_search(config, names, {"charts": config.pooled}, loss="cross_entropy", steps=config.batches)
 
 
 def _global_rotation(data: SphereDigits, config: SphereMnistConfig, seed: int, progress: Progress) -> Tensor | None:

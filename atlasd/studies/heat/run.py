@@ -27,6 +27,7 @@ from atlasd.studies.config import SearchConfig, option
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
+from atlasd.studies.searches import coset_search, gradient_search
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,31 +111,13 @@ def run(config: HeatConfig, seed: int, progress: Progress) -> tuple[Discovery, E
 def _search(config: HeatConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
         return SpectralSearch()
-    settings: dict[str, Any] = {
-        "generators": config.generators,
-        "growth": config.growth,
-        "growth_limit": config.growth_limit,
-        "similarity": config.similarity,
-        "weight": config.weight,
-        "steps": config.batches,
-        "epochs": config.epochs,
-        "batch": config.batch,
-        "learning_rate": config.learning_rate,
-        "spread": config.spread,
-        "robust": config.robust,
-        "tandem": config.tandem,
-    }
-    if config.published:
-        return GradientSearch.published(clip=config.clip, charts=config.pooled, **settings)
-    return GradientSearch(**settings)
+    names = ("generators", "growth", "growth_limit", "similarity", "weight", "epochs", "batch", "learning_rate")
+    published = {"clip": config.clip, "charts": config.pooled}
+    return gradient_search(config, (*names, "spread", "robust", "tandem"), published, steps=config.batches)
 
 
 def _cosets(config: HeatConfig) -> CosetSearch:
-    if config.published and config.cosets == "gradient":
-        return CosetSearch.published(
-            starts=config.starts, top=config.top, normalize=config.normalize, epochs=config.epochs or 10
-        )
-    return CosetSearch(method=config.cosets, starts=config.starts, top=config.top, normalize=config.normalize)
+    return coset_search(config, epochs=config.epochs or 10)
 
 
 def _predictor(config: HeatConfig) -> PredictorSpec:

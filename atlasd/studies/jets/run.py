@@ -37,6 +37,7 @@ from atlasd.studies.lorentz import (
 )
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
+from atlasd.studies.searches import coset_search, gradient_search
 
 _SMALL = 0.05
 """Spread in the gradient search: a label is another one where a momentum is off by some per cent."""
@@ -129,28 +130,17 @@ def _labels(y: Tensor, config: TopTaggingConfig, seed: int) -> Tensor:
 def _search(config: TopTaggingConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
         return SpectralSearch()
-    settings: dict[str, Any] = {
-        "generators": config.generators,
-        "similarity": config.similarity,
-        "growth_limit": config.growth_limit,
-        "steps": config.batches,
-        "epochs": config.search_epochs,
-        "batch": config.batch,
-        "spread": config.spread,
-        "learning_rate": config.learning_rate,
-    }
-    if config.published:
-        return GradientSearch.published(loss="cross_entropy", weight=config.weight, growth=config.growth, **settings)
     # The error of probabilities has an upper end, which the cross-entropy of the paper has not: growth and weight
     # count in small units, or large generators would pay whatever they do to the labels.
-    return GradientSearch(weight=_UNIT * config.weight, growth=_UNIT * config.growth, **settings)
+    unit = 1.0 if config.published else _UNIT
+    names = ("generators", "similarity", "growth_limit", "batch", "spread", "learning_rate")
+    more: dict[str, Any] = {"steps": config.batches, "epochs": config.search_epochs}
+    more |= {"weight": unit * config.weight, "growth": unit * config.growth}
+    return gradient_search(config, names, {"loss": "cross_entropy"}, **more)
 
 
 def _cosets(config: TopTaggingConfig) -> CosetSearch:
-    settings: dict[str, Any] = {"starts": config.starts, "top": config.top, "normalize": config.normalize}
-    if config.published and config.cosets == "gradient":
-        return CosetSearch.published(loss="cross_entropy", epochs=config.coset_epochs, batch=config.batch, **settings)
-    return CosetSearch(method=config.cosets, **settings)
+    return coset_search(config, loss="cross_entropy", epochs=config.coset_epochs, batch=config.batch)
 
 
 def jet_moments(epochs: int) -> MomentPredictor:

@@ -24,6 +24,7 @@ from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.studies.config import SearchConfig, option
 from atlasd.studies.record import Extras
+from atlasd.studies.searches import coset_search, gradient_search
 from atlasd.studies.toys.functions import Toy, toy, toys
 
 
@@ -43,15 +44,11 @@ class FunctionConfig(SearchConfig):
         """The search for generators that is asked for."""
         if self.search == "spectral":
             return SpectralSearch()
-        kind = GradientSearch.published if self.published else GradientSearch
-        return kind(generators=self.generators, similarity=self.similarity)
+        return gradient_search(self, ("generators", "similarity"), {})
 
     def make_cosets(self) -> CosetSearch:
         """The search for cosets that is asked for."""
-        settings: dict[str, Any] = {"starts": self.starts, "top": self.top, "normalize": self.normalize}
-        if self.published and self.cosets == "gradient":
-            return CosetSearch.published(epochs=self.coset_epochs, **settings)
-        return CosetSearch(method=self.cosets, **settings)
+        return coset_search(self, epochs=self.coset_epochs)
 
 
 @dataclass(frozen=True, kw_only=True)
