@@ -58,7 +58,7 @@ class FieldPart(Part):
 
         Elements are `(M, n, n)`, or one for each chart, `(M, K, n, n)`; all answers have leading axes `(M, B, K)`.
         """
-        problem, d = self.problem, self.problem.size
+        problem, d = self.problem, self.problem.samples.size
         x, _, p = self.data
         action, (fields, sides_, shape) = problem.action, self.splines
         assert isinstance(action, GridAction)
@@ -95,7 +95,7 @@ class FieldPart(Part):
         return tuple(torch.cat(column) for column in zip(*rows, strict=True))
 
     def _losses(self, g: Tensor) -> tuple[Tensor, ...]:
-        problem, d = self.problem, self.problem.size
+        problem, d = self.problem, self.problem.samples.size
         x, y, _ = self.data
         moved, left, both, weight = self._sides(g, problem.functions)
         right, guess = both.split(y.shape[2], dim=3)

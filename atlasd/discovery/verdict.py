@@ -235,7 +235,8 @@ class Court:
         if self._rungs is None:
             n = self.problem.size
             generator = stream(self.seed, "verdict", "random")
-            drawn = scaled(torch.randn(_RANDOM, n, n, generator=generator, dtype=torch.float64))
+            drawn = torch.randn(_RANDOM, n, n, generator=generator, dtype=torch.float64)
+            drawn = scaled(self.problem.ambient.tidy_generators(drawn))
             steps = torch.tensor(_LADDER, dtype=torch.float64)[:, None, None, None]
             losses = self.residual.few(24).losses(torch.matrix_exp(steps * drawn).flatten(0, 1))
             uncovered = Losses(
