@@ -41,7 +41,7 @@ def discover(
     in_radius: Annotated[int | None, typer.Option(help="Half the width of input patches, in pixels.")] = None,
     out_radius: Annotated[int | None, typer.Option(help="Half the width of output patches, in pixels.")] = None,
     vectors: Annotated[
-        str, typer.Option(metavar="PAIRS", help="Channels that are components of a vector: auto, none, or 'u,v'.")
+        str, typer.Option(metavar="PAIRS", help="Channels that are components of a vector: auto, none, find or 'u,v'.")
     ] = "auto",
     targets: Annotated[
         str,
@@ -60,6 +60,10 @@ def discover(
     ] = "",
     flow: Annotated[
         bool, typer.Option("--flow", help="The data are states; the target is their velocity, or else the next row.")
+    ] = False,
+    translations: Annotated[
+        bool,
+        typer.Option("--translations", help="Look at translations, too; on charts: is the law the same nearby?"),
     ] = False,
     tolerance: Tolerance = None,
     seed: Seed = 0,
@@ -94,7 +98,7 @@ def discover(
             "file": str(file), "second": str(second or ""), "input": input, "target": target, "tokens": tokens,
             "charts": charts, "in_radius": in_radius, "out_radius": out_radius, "vectors": vectors,
             "targets": targets, "ahead": ahead, "task": task, "nan": nan, "duplicates": duplicates,
-            "samples": samples, "flow": flow, "budget": budget, **chosen,
+            "samples": samples, "flow": flow, "translations": translations, "budget": budget, **chosen,
         },
     )  # fmt: skip
     from atlasd.studies.record import plan_config

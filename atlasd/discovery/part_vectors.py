@@ -58,12 +58,9 @@ class VectorPart(Part):
         x, y, p = self.data
         y, p = y.flatten(1).double(), p.flatten(1).double()
         moved, b = self._sides(g, self.problem.functions, astray)
-        covered = b.isfinite().all(-1)
-        b = torch.where(covered[..., None], b, 0.0)
-        if self.coverage is not None and not astray:
-            near = self.coverage(moved.flatten(0, 1)).unflatten(0, moved.shape[:2])
-            covered = covered & near
-        c = covered.double()
+        finite = b.isfinite().all(-1)
+        b = torch.where(finite[..., None], b, 0.0)
+        c = finite.double() if astray else finite * self._covered(moved)
         through = (y - b).square().sum(-1)
         plain = (y - p).square().sum(-1).expand_as(through)
         number = c.sum(1, keepdim=True)  # (M, 1)
@@ -82,6 +79,13 @@ class VectorPart(Part):
         step = (moved.unflatten(1, (len(x), -1)).squeeze(2) - x.squeeze(1)).double().flatten(2).square().sum(-1)
         displaced = step.nan_to_num(0.0, 0.0, 0.0).mean(1) / (2 * variance).clamp_min(1e-300)
         return tuple(z.unsqueeze(-1) for z in (through, plain, null, c, displaced))
+
+    def _covered(self, moved: Tensor) -> Tensor:
+        """Whether transformed inputs `(M, B, *in)` lie where data are, as 0 or 1, `(M, B)`."""
+        if self.coverage is None:
+            return torch.ones(moved.shape[:2], dtype=torch.float64)
+        covered: Tensor = self.coverage(moved.flatten(0, 1))
+        return covered.unflatten(0, moved.shape[:2]).double()
 
     def permuted(self, projectors: Tensor) -> Tensor:
         """Excess loss when the part of each input in the span of a projector is that of another sample, `(M, B, 1)`."""
@@ -107,12 +111,13 @@ class VectorPart(Part):
     def recovered(self, g: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
         """What is seen of what was planted, and its square, `(P, M, 1, 2)`."""
         x, _, p = self.data
-        base = self._sides(g, self.problem.functions)[1] - p.flatten(1).double()
+        moved, back = self._sides(g, self.problem.functions)
+        base, counts = back - p.flatten(1).double(), self._covered(moved)[..., None]  # (M, B, O), (M, B, 1)
         rows = []
         for plant, functions in planted:
             seen = self._sides(g, functions)[1] - self.predict(x, functions).flatten(1).double() - base
             truth = [self._added(plant)]
-            there = self._sides(g, truth)[1] - truth[0](x).flatten(1).double()
+            there = counts * (self._sides(g, truth)[1] - truth[0](x).flatten(1).double())
             rows.append(torch.stack([(seen * there).sum((1, 2)), there.square().sum((1, 2))], dim=-1))
         return torch.stack(rows).unsqueeze(2)
 
