@@ -105,7 +105,8 @@ def advection(seed: int) -> None:
     x = smooth_fields(500, 3, seed)
     t, u, v = x.unbind(1)
     y = (u * slope(t, -1) + v * slope(t, -2))[:, None]
-    _representation("advection", x, y, (u * slope(t, -2))[:, None], seed)
+    # A product of winds and slopes alone would be advection by a mixture of the winds, which is no breaking.
+    _representation("advection", x, y, slope(t, -1).square()[:, None], seed)
 
 
 def _oscillator(v: Tensor, damping: float = 0.0) -> Tensor:

@@ -42,8 +42,9 @@ def more_with_translations(best: Trial, search: SpectralSearch) -> list[str]:
     if len(wider.matrices) <= known:
         return []
     group = Group(LieAlgebra(wider.matrices), affine=True, noise=wider.noise)
+    count = len(wider.matrices)
     return [
-        f"with translations there is more: {len(wider.matrices)} generators in place of {known}, {group.name}; "
+        f"with translations there is more: {count} generator{'s' * (count > 1)} in place of {known}, {group.name}; "
         "pass action=ad.AffineAction()"
     ]
 
