@@ -58,11 +58,18 @@ class VectorPart(Part):
         x, y, p = self.data
         y, p = y.flatten(1).double(), p.flatten(1).double()
         moved, b = self._sides(g, self.problem.functions, astray)
-        finite = b.isfinite().all(-1)
-        b = torch.where(finite[..., None], b, 0.0)
-        c = finite.double() if astray else finite * self._covered(moved)
+        covered = b.isfinite().all(-1)
+        b = torch.where(covered[..., None], b, 0.0)
         through = (y - b).square().sum(-1)
         plain = (y - p).square().sum(-1).expand_as(through)
+        if self.coverage is not None and not astray:
+            near, level = (z.unflatten(0, moved.shape[:2]) for z in self.coverage(moved.flatten(0, 1)))
+            covered = covered & near
+            # The errors of a map cancel only where they are equal: it may clearly be worse where it is asked.
+            shift, count = level - self.coverage(x[:, 0])[1], covered.sum(1, keepdim=True).clamp_min(1)
+            clear = 2 * self.coverage.spread * (2 / count) ** 0.5
+            plain = plain + shift * ((covered * shift).sum(1, keepdim=True).abs() / count > clear)
+        c = covered.double()
         number = c.sum(1, keepdim=True)  # (M, 1)
 
         def mean(z: Tensor) -> Tensor:
@@ -79,13 +86,6 @@ class VectorPart(Part):
         step = (moved.unflatten(1, (len(x), -1)).squeeze(2) - x.squeeze(1)).double().flatten(2).square().sum(-1)
         displaced = step.nan_to_num(0.0, 0.0, 0.0).mean(1) / (2 * variance).clamp_min(1e-300)
         return tuple(z.unsqueeze(-1) for z in (through, plain, null, c, displaced))
-
-    def _covered(self, moved: Tensor) -> Tensor:
-        """Whether transformed inputs `(M, B, *in)` lie where data are, as 0 or 1, `(M, B)`."""
-        if self.coverage is None:
-            return torch.ones(moved.shape[:2], dtype=torch.float64)
-        covered: Tensor = self.coverage(moved.flatten(0, 1))
-        return covered.unflatten(0, moved.shape[:2]).double()
 
     def permuted(self, projectors: Tensor) -> Tensor:
         """Excess loss when the part of each input in the span of a projector is that of another sample, `(M, B, 1)`."""
@@ -109,15 +109,19 @@ class VectorPart(Part):
         return torch.einsum("mpbo,mqbo->mbpq", r, r).unsqueeze(2), level.unsqueeze(-1)
 
     def recovered(self, g: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
-        """What is seen of what was planted, and its square, `(P, M, 1, 2)`."""
+        """What is seen of what was planted, and its square, where data are, `(P, M, 1, 2)`."""
         x, _, p = self.data
-        moved, back = self._sides(g, self.problem.functions)
-        base, counts = back - p.flatten(1).double(), self._covered(moved)[..., None]  # (M, B, O), (M, B, 1)
+        moved, base = self._sides(g, self.problem.functions)
+        covered = torch.ones(moved.shape[:2], dtype=torch.bool)
+        if self.coverage is not None:
+            covered = self.coverage(moved.flatten(0, 1))[0].unflatten(0, moved.shape[:2])
+        base = base - p.flatten(1).double()
         rows = []
         for plant, functions in planted:
             seen = self._sides(g, functions)[1] - self.predict(x, functions).flatten(1).double() - base
             truth = [self._added(plant)]
-            there = counts * (self._sides(g, truth)[1] - truth[0](x).flatten(1).double())
+            there = self._sides(g, truth)[1] - truth[0](x).flatten(1).double()
+            there = torch.where(covered[..., None], there, 0.0)
             rows.append(torch.stack([(seen * there).sum((1, 2)), there.square().sum((1, 2))], dim=-1))
         return torch.stack(rows).unsqueeze(2)
 
