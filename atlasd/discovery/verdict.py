@@ -310,7 +310,8 @@ class Court:
                 reason = "the predictor is no better than one that pairs inputs with labels of other samples"
                 direction = Direction(nan, nan, nan, nan, trial.coverage, "cannot tell", reason, self.tolerance)
                 return Finding(direction, trial.element, torch.full_like(self.weights, nan))
-            lowest, limit = max(lowest, low), max(limit, high)
+            # No breaking is negative: an estimate below zero is an error, which may hide a breaking as large.
+            lowest, limit = max(lowest, low), max(limit, high, -low)
             share = max(share, TELLING / trial.telling)
             if worst is None or ratio > worst[0]:
                 worst = ratio, trial
