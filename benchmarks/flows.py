@@ -134,7 +134,8 @@ def run(name: str, count: int, noise: float, seed: int) -> tuple[int, int, float
     found = ad.discover_flow(x, y, cosets=False, degree=0, tolerance=TOLERANCE, seed=seed)
     seconds = time.process_time() - started
     basis = found.algebra.basis
-    if not len(basis) or max(d.upper for d in found.verdict.directions) > DELTA:
+    basis = basis[[d.upper <= DELTA for d, _ in zip(found.verdict.directions, basis, strict=True)]]
+    if not len(basis):
         return 0, 0, seconds
     rows, size = brackets(field, box(n, half, 2000, seed=99), basis)
     defect = rows.square().sum(-1).mean(-1).sqrt() / size

@@ -58,7 +58,7 @@ class FieldPart(Part):
 
         Elements are `(M, n, n)`, or one for each chart, `(M, K, n, n)`; all answers have leading axes `(M, B, K)`.
         """
-        problem, d = self.problem, self.problem.size
+        problem, d = self.problem, self.problem.samples.size
         x, _, p = self.data
         action, (fields, sides_, shape) = problem.action, self.splines
         assert isinstance(action, GridAction)
@@ -95,7 +95,7 @@ class FieldPart(Part):
         return tuple(torch.cat(column) for column in zip(*rows, strict=True))
 
     def _losses(self, g: Tensor) -> tuple[Tensor, ...]:
-        problem, d = self.problem, self.problem.size
+        problem, d = self.problem, self.problem.samples.size
         x, y, _ = self.data
         moved, left, both, weight = self._sides(g, problem.functions)
         right, guess = both.split(y.shape[2], dim=3)
@@ -107,9 +107,7 @@ class FieldPart(Part):
             return (z * weight).flatten(3).sum(-1).double()
 
         through, plain = total((left - right).square()), total((guess - right).square())
-        covered = torch.ones_like(through)
-        if self.coverage is not None:
-            covered = self.coverage(disc_rows(moved.flatten(0, 1), d)).unflatten(0, through.shape[:2]).double()
+        covered = self._covered(moved)
         number = covered.sum(1, keepdim=True)  # (M, 1, K)
         c = covered.to(left.dtype)[(..., *[None] * (d + 1))]
         n = number.clamp_min(1.0).to(left.dtype)[(..., *[None] * (d + 1))]
@@ -127,6 +125,13 @@ class FieldPart(Part):
         spread = ((before - before.mean(0)).square() * weight).flatten(1).sum(1).double()
         displaced = step / (2 * spread).clamp_min(1e-300)
         return through, plain, null, covered, displaced[:, None].expand(-1, through.shape[-1])
+
+    def _covered(self, moved: Tensor) -> Tensor:
+        """Whether transformed inputs `(M, B, K, C, *S)` lie where data are, as 0 or 1, `(M, B, K)`."""
+        if self.coverage is None:
+            return torch.ones(moved.shape[:3], dtype=torch.float64)
+        covered: Tensor = self.coverage(disc_rows(moved.flatten(0, 1), self.problem.samples.size))
+        return covered.unflatten(0, moved.shape[:2]).double()
 
     def inner(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """Inner products of residuals, `(M, B, K, p, p)`, and what moves under the first elements, `(M, B, K)`.
@@ -167,11 +172,12 @@ class FieldPart(Part):
             after = self.predict(x, functions) - base
             row = []
             for element in g:
-                _, left, both, weight = self._sides(element[None], problem.functions)
+                moved, left, both, weight = self._sides(element[None], problem.functions)
                 _, left_after, _, _ = self._sides(element[None], functions)
                 right, right_after = both[0, :, :, y.shape[2] :], problem.action.on_output(element, after)
                 seen = (left_after[0] - right_after) - (left[0] - right)
-                there = self._breaking(truth, element)
+                counts = self._covered(moved)[0].to(left.dtype)[(..., *[None] * (problem.samples.size + 1))]
+                there = counts * self._breaking(truth, element)
                 sums = [(z * there * weight[0]).double().transpose(0, 1).flatten(1).sum(-1) for z in (seen, there)]
                 row.append(torch.stack(sums, dim=-1))
             rows.append(torch.stack(row))
