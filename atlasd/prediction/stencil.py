@@ -110,10 +110,8 @@ class StencilPredictor:
                 x, both if room is None else centre_crop(both, room), fold[index], part if smallest >= 200 else None
             )
         outputs = samples.outputs
-        first = wanted[0]
-        held_out = (fold == first).nonzero().flatten()
-        shape = tuple(samples.targets(held_out[:1]).shape[3:])
-        rows, half = self._choose(moments, samples, held_out, halves, first)
+        shape = tuple(samples.targets(used[:1]).shape[3:])
+        rows, half = self._choose(moments, outputs, halves, wanted[0])
         fitted = []
         for k in wanted:
             solution = moments.chosen(rows, k)  # (K, F + 1, C' (1 + plants))
@@ -170,29 +168,22 @@ class StencilPredictor:
         return enough
 
     def _choose(
-        self, moments: _Moments, samples: Samples, held_out: Tensor, halves: list[int], fold: int
+        self, moments: _Moments, outputs: int, halves: list[int], fold: int
     ) -> tuple[list[tuple[int, float]], int]:
-        """For every chart the half width and ridge of the smoothest stencil within the slack of the best.
+        """For every chart the half width and ridge of the smoothest stencil within the slack of the best on a fold.
 
         A larger one must be much smoother. The second answer is the largest half width that was chosen.
         """
         recipes = [(half, ridge) for half in halves for ridge in self.ridges]
-        solutions = [moments.solve(half, ridge, fold)[..., : samples.outputs] for half, ridge in recipes]
-        errors = torch.zeros(len(recipes), len(samples.atlas), dtype=torch.float64)
-        inner = _room(samples, halves[-1])
-        for index in held_out[:256].split(self.batch):
-            x, y = samples.inputs(index), samples.targets(index)
-            y = y if inner is None else centre_crop(y, inner)
-            for i, solution in enumerate(solutions):
-                function = moments.stencil(solution, halves[-1], tuple(y.shape[3:]))
-                errors[i] += (function(x) - y).double().square().flatten(2).mean(-1).sum(0)
-        slack = self.slack * len(held_out[:256]) * moments.pointwise_error(samples.outputs)
+        solutions = [moments.solve(half, ridge, fold)[..., :outputs] for half, ridge in recipes]
+        errors = torch.stack([moments.error(solution, fold) for solution in solutions])
+        slack = self.slack * moments.pointwise_error(outputs)
         norms = torch.stack([solution[:, :-1].square().sum((1, 2)) for solution in solutions])
         errors, norms = (values.unflatten(0, (len(halves), -1)) for values in (errors, norms))  # (H, R, K)
         allowed = torch.where(errors <= errors.amin((0, 1)) + slack, norms, math.inf)
         # (H, K): what the data leave open is left smooth
         least, ridge = allowed.min(1)
-        taken = torch.zeros(len(samples.atlas), dtype=torch.long)
+        taken = torch.zeros(errors.shape[-1], dtype=torch.long)
         for row in range(1, len(halves)):
             current = least.gather(0, taken[None])[0]
             taken = torch.where(least[row] < WORTH * current, row, taken)
@@ -330,6 +321,13 @@ class _Moments:
         solution = torch.zeros_like(whole)
         solution[:, keep] = torch.cat([weights, target - mean.mT @ weights], dim=1)
         return solution
+
+    def error(self, solution: Tensor, fold: int) -> Tensor:
+        """Mean squared error of weights `(K, F + 1, C')` on one fold, per chart `(K,)`."""
+        outputs = solution.shape[-1]
+        right, square = self.right[fold][..., :outputs], self.square[fold][..., :outputs]
+        missed = square + (solution * (self.gram[fold] @ solution - 2 * right)).sum(1)
+        return missed.mean(-1) / self.rows[fold]
 
     def chosen(self, recipes: list[tuple[int, float]], fold: int) -> Tensor:
         """Solutions from all folds but one, for every chart that of its own recipe, `(K, F + 1, C')`."""
