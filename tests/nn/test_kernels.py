@@ -168,7 +168,7 @@ def test_it_is_remembered():
 
 
 def test_a_sheared_group_has_kernels_as_good_as_the_straight_one():
-    """Waves are drawn by a law that the group keeps, so that the correction is the same problem in other coordinates."""
+    """Waves are drawn by a law that the group keeps: the correction is the same problem in other coordinates."""
     change = torch.tensor([[1.0, 0.5], [0.0, 1.0]], dtype=torch.float64)
     sheared = ad.Group(change @ SO2.algebra.basis @ torch.linalg.inv(change))
     kinds = [resolve("circle(2)", group) for group in (SO2, sheared)]
