@@ -144,15 +144,15 @@ def tensors(seeds):
 
 
 def momenta(kind, count, seed):
-    """Three 4-vectors and a smooth function of their products in the metric of Minkowski or the symplectic form."""
+    """Three 4-vectors and a smooth function of their products in the form of Minkowski or a symplectic one."""
     x = torch.randn(count, 3, 4, generator=stream(seed, "momenta", kind))
     form = torch.diag(torch.tensor([-1.0, 1.0, 1.0, 1.0]))
     if kind == "sp(4)":
         form = torch.zeros(4, 4)
         form[:2, 2:], form[2:, :2] = torch.eye(2), -torch.eye(2)
     p = torch.einsum("bia,ac,bjc->bij", x, form, x)
-    a, b, c = (p[:, 0, 1], p[:, 1, 2], p[:, 2, 2]) if kind == "so(1,3)" else (p[:, 0, 1], p[:, 1, 2], p[:, 0, 2])
-    return x, a + b / 2 + c / 2 + torch.sin(a + c) / 2
+    a, b, c = p[:, 0, 1], p[:, 1, 2], p[:, 0, 2]
+    return x, a + (b + c) / 2 + torch.tanh(a - b)
 
 
 def train(model, x, y, *, epochs, rate, batch, seed, decay=1e-4):

@@ -47,7 +47,7 @@ def test_an_uncertain_form_is_refused():
     """Noise of 3 % leaves no doubt which form is kept; noise of a quarter does."""
     frame, noise = so(1, 3).frame(), torch.randn(6, 4, 4, generator=stream(1, "noise"), dtype=torch.float64)
     assert metric_cosine(algebra_metric(LieAlgebra(frame + 0.03 * noise)).form, minkowski()) > 0.99
-    with pytest.raises(InputError, match="its form from others|exactly one form"):
+    with pytest.raises(InputError, match=r"its form from others|exactly one form"):
         algebra_metric(LieAlgebra(frame + 0.25 * noise))
 
 
