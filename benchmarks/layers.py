@@ -151,8 +151,8 @@ def momenta(kind, count, seed):
         form = torch.zeros(4, 4)
         form[:2, 2:], form[2:, :2] = torch.eye(2), -torch.eye(2)
     p = torch.einsum("bia,ac,bjc->bij", x, form, x)
-    a, b, c = p[:, 0, 1], p[:, 1, 2], p[:, 0, 2]
-    return x, a + (b + c) / 2 + torch.tanh(a - b)
+    a, b, c = p[:, 0, 1], p[:, 1, 2], p[:, 0, 2] if kind == "sp(4)" else p[:, 2, 2]
+    return x, a + (b + c) / 2 + torch.tanh(a) / 2
 
 
 def train(model, x, y, *, epochs, rate, batch, seed, decay=1e-4):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Residual, known_inputs, scaled
-from atlasd.discovery.search import Found
+from atlasd.discovery.search import Found, solve
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
@@ -116,8 +116,6 @@ class FieldSearch:
             first: Gram matrices of every chart at first order, `(K, n^2, n^2)` each, or `None` for random starts alone.
             wanted: How many, or `None` for as long as they are promising.
         """
-        from atlasd.discovery.spectral import solve
-
         n = self.problem.size
         everything = torch.eye(n * n, dtype=torch.float64).reshape(-1, n, n)
         values, hints, unfelt = torch.zeros(0), torch.zeros(0, n * n, dtype=torch.float64), 0

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.discovery.discover import TOLERANCE, discover
+from atlasd.discovery.discover import discover
 from atlasd.discovery.part_fields import FieldPart
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import Discovery
+from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
 from atlasd.geometry.atlas import Atlas
@@ -26,7 +27,7 @@ _SAMPLES = 48
 _FREE = 1e-3
 """Share of the largest singular value below which a mixing of channels is not determined by the data."""
 _WHOLE = 0.25
-"""Largest distance of a weight from a whole number: a full turn must lead back."""
+"""Largest distance of a weight from a whole number: a full rotation must lead back."""
 _NAMES = {0: "scalar", 1: "vector", 2: "symmetric tensor without trace"}
 
 
@@ -46,7 +47,7 @@ class Weights:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """Weights, ascending: 0 for a scalar, and k once for every pair of channels that turns k times as fast."""
+        """Weights, ascending: 0 for a scalar, and k once for every pair of channels that rotates k times as fast."""
         found = sorted(round(abs(v)) for v in torch.linalg.eigvals(self.matrix.double()).imag.tolist())
         turning = [k for k in found if k]
         return tuple([0] * found.count(0) + turning[::2])
@@ -99,8 +100,8 @@ def discover_representation(
     """Finds how the channels of fields in the plane mix under rotations, and judges the rotations with it.
 
     At first order, columns for all mixings of input and of output channels stand beside the rotation of the plane. The
-    mixing that makes the residual least is brought to whole weights, since a full turn must lead back, and goes to the
-    verdict at finite size like any declared one.
+    mixing that makes the residual least is brought to whole weights, since a full rotation must lead back, and goes
+    to the verdict at finite size like any declared one.
 
     Arguments:
         x: Input fields, `(N, C, H, W)`.

@@ -1,4 +1,4 @@
-"""Whether targets move with the inputs: the questions that fit their shape, and which of the answers to take."""
+"""Whether targets transform with the inputs: the questions that fit their shape, and which answer to take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Residual
-from atlasd.discovery.spectral import solve
+from atlasd.discovery.search import solve
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction
 from atlasd.geometry.stacked import Stacked

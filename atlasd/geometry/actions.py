@@ -1,4 +1,4 @@
-"""How a matrix moves the two sides of a prediction problem: fields on a grid, and vectors."""
+"""How a matrix transforms the two sides of a prediction problem: fields on a grid, and vectors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _on_axis(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
 
 @dataclass(frozen=True)
 class GridAction:
-    r"""Moves fields on a grid about the exact centre of the array.
+    r"""Transforms fields on a grid about the exact centre of the array.
 
     :math:`(g \cdot E)(p) = \rho(g) E(g^{-1} p)`, with p the offset from the centre in the order of the axes.
 
@@ -88,15 +88,15 @@ class GridAction:
         return as_spline(x, self.dimensions, interpolation=self.interpolation, fill=self.fill)
 
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
-        """Moves fields `(*L, C, *S)` by `(*A, n, n)`, to `(*broadcast(A, L), C, *S)`."""
+        """Transforms fields `(*L, C, *S)` by `(*A, n, n)`, to `(*broadcast(A, L), C, *S)`."""
         return self._move(g, x, self.rho_in)
 
     def on_output(self, g: Tensor, y: Tensor) -> Tensor:
-        """Moves fields `(*L, C, *S)` by `(*A, n, n)`, to `(*broadcast(A, L), C, *S)`."""
+        """Transforms fields `(*L, C, *S)` by `(*A, n, n)`, to `(*broadcast(A, L), C, *S)`."""
         return self._move(g, y, self.rho_out)
 
     def input_at(self, g: Tensor, x: Tensor | FieldSpline, points: Tensor) -> Tensor:
-        """Values of the moved fields at some offsets from the centre only.
+        """Values of the transformed fields at some offsets from the centre only.
 
         Arguments:
             g: Elements, with shape `(*A, n, n)`.
@@ -109,7 +109,7 @@ class GridAction:
         return self._values(g, x, points, self.rho_in)
 
     def output_at(self, g: Tensor, y: Tensor | FieldSpline, points: Tensor) -> Tensor:
-        """Values of the moved outputs at offsets `(P, n)` from the centre, as in `input_at`."""
+        """Values of the transformed outputs at offsets `(P, n)` from the centre, as in `input_at`."""
         return self._values(g, y, points, self.rho_out)
 
     def input_with_slopes(self, g: Tensor, x: Tensor | FieldSpline, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,15 +121,15 @@ class GridAction:
         return self._with_slopes(g, x, points, self.rho_in)
 
     def output_with_slopes(self, g: Tensor, y: Tensor | FieldSpline, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Values of the moved outputs and their derivatives, as in `input_with_slopes`."""
+        """Values of the transformed outputs and their derivatives, as in `input_with_slopes`."""
         return self._with_slopes(g, y, points, self.rho_out)
 
     def input_generator(self, a: Tensor, x: Tensor) -> Tensor:
-        """First-order motion of fields `(*L, C, *S)` along `(n, n)`."""
+        """First-order change of fields `(*L, C, *S)` along `(n, n)`."""
         return self._generate(a, x, self.rho_in)
 
     def output_generator(self, a: Tensor, y: Tensor) -> Tensor:
-        """First-order motion of fields `(*L, C, *S)` along `(n, n)`."""
+        """First-order change of fields `(*L, C, *S)` along `(n, n)`."""
         return self._generate(a, y, self.rho_out)
 
     def _as_spline(self, field: Tensor | FieldSpline) -> FieldSpline:
@@ -230,18 +230,18 @@ class VectorAction:
         return y if self.rho_out is None else _on_axis(self.rho_out(g), y, -1)
 
     def input_generator(self, a: Tensor, x: Tensor) -> Tensor:
-        """First-order motion `A p`."""
+        """First-order change `A p`."""
         return _on_axis(a, x, -1)
 
     def output_generator(self, a: Tensor, y: Tensor) -> Tensor:
-        """First-order motion of the outputs; zero where they are invariant."""
+        """First-order change of the outputs; zero where they are invariant."""
         if self.rho_out is None:
             return torch.zeros_like(y)
         return _on_axis(derivative(self.rho_out, a), y, -1)
 
 
 def window_radius(in_radius: float, out_radius: float, reach: float) -> float:
-    """Radius of the disc on which outputs count: what a turn brings in from the corners stays outside.
+    """Radius of the disc on which outputs count: what a rotation brings in from the corners stays outside.
 
     Arguments:
         in_radius: Half the width of the input patch, in pixels.

@@ -115,7 +115,7 @@ def _smooth(a: Tensor, b: Tensor, scale: float) -> Tensor:
 
 
 def _flow(q: Tensor, speed: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Inner products for :math:`T b_j = -i (v_j \cdot k) b_j`, the first-order motion with velocity v of pixel j."""
+    r"""Inner products for :math:`T b_j = -i (v_j \cdot k) b_j`, the first-order change with velocity v of pixel j."""
     inner = _smooth(q, q, scale)
     apart = q[None] - q[:, None]  # (i, j, 2)
     along_i = torch.einsum("ia,ija->ij", speed, apart)

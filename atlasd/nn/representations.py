@@ -1,4 +1,4 @@
-r"""How the channels of one field turn with the plane: trivially, as a function on the group, or on the circle."""
+r"""How the channels of one field transform with the plane: trivially, as a function on the group, or on the circle."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class _Circle:
 
 
 def trivial() -> FieldType:
-    """One channel that does not turn: a scalar field."""
+    """One channel that does not transform: a scalar field."""
     return FieldType("trivial", 1, _Trivial(), torch.ones(1, dtype=torch.float64))
 
 

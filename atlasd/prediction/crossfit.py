@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from atlasd.data.samples import Samples
-from atlasd.prediction.blocks import fit_blocks, join
+from atlasd.prediction.chart_blocks import fit_blocks, join
 from atlasd.prediction.fit import AutoPredictor
 from atlasd.prediction.plants import Planted
 from atlasd.prediction.predictor import ClosedForm, FittedPredictor, PredictorSpec, narrowed, needed, part_of

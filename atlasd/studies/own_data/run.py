@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "OwnConfig", "run"]
+__all__ = ["CONFIG", "run"]
 
 import re
 import shlex
 import time
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,48 +27,9 @@ from atlasd.geometry.actions import Action, GridAction
 from atlasd.runtime.executor import all_cores
 from atlasd.runtime.progress import Progress, tell
 from atlasd.runtime.stages import located
-from atlasd.studies.config import RunConfig, option, tolerance_option
 from atlasd.studies.own_data.charts import Placement, place_charts, plan_charts, slowness
+from atlasd.studies.own_data.settings import OwnConfig
 from atlasd.studies.record import Extras
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnConfig(RunConfig):
-    """Settings of `atlasd discover`."""
-
-    MANY: ClassVar[bool] = True
-
-    file: str = option("", "the data")
-    second: str = option("", "a second file, such as the targets of a pair of npy files")
-    input: str = option("", "variables of the input, separated by commas; guessed if empty")
-    target: str = option("", "variables of the target, separated by commas; guessed if empty")
-    tokens: str = option("", "columns of each vector of a set, vectors separated by semicolons")
-    charts: str = option("auto", "auto, grid, whole, sphere:K or centres such as 64,19;86,19")
-    in_radius: int | None = option(None, "half the width of input patches in pixels", least=1)
-    out_radius: int | None = option(None, "half the width of output patches in pixels", least=1)
-    vectors: str = option("auto", "channels that are components of a vector: auto, none or u,v;bx,by")
-    targets: Literal["auto", "move", "fixed"] = option("auto", "whether targets transform with the inputs or are fixed")
-    ahead: int = option(0, "the target is taken that many samples after the input", least=0)
-    task: Literal["auto", "values", "classes"] = option("auto", "whether the target holds values or classes")
-    nan: Literal["auto", "refuse", "mask"] = option("auto", "refuse missing values, or leave them out; auto in tables")
-    duplicates: Literal["refuse", "drop"] = option("refuse", "refuse many copies, or leave them out")
-    samples: int = option(0, "most samples used; 0 for 1000 fields or 30000 vectors", least=0)
-    flow: bool = option(False, "whether the data are states, and the target their velocities or the next states")
-    tolerance: float = tolerance_option()
-    budget: str = option("", "time after which nothing new is begun, such as 90s or 2min; none if empty")
-
-    def words(self, name: str, seed: int) -> list[str]:
-        """The same as options of `atlasd discover`."""
-        changes = self.changes()
-        words = ["discover", *(str(changes.pop(k)) for k in ("file", "second") if k in changes), "--seed", str(seed)]
-        for key, value in changes.items():
-            words += [f"--{key.replace('_', '-')}", *([] if value is True else [str(value)])]
-        return words
-
-    def title(self, name: str) -> str:
-        """The name of the file without its endings."""
-        return Path(self.file).name.split(".")[0] or name
-
 
 CONFIG = OwnConfig
 

@@ -103,7 +103,7 @@ class LieGAN:
             y: Targets.
             atlas: Charts; the whole field by default.
             seed: Seed of every random stream.
-            progress: Who is told how far it is.
+            progress: Progress display.
         """
         samples = Samples.check(x, y, atlas, minimum=20)
         problem = Problem(

@@ -1,8 +1,8 @@
-"""Filming a discovery: the map and its data are transformed in small steps, for the report to show."""
+"""Makes the frames of a discovery: the map and its data, transformed in small steps, for the report."""
 
 from __future__ import annotations
 
-__all__ = ["film"]
+__all__ = ["make_frames"]
 
 import math
 from dataclasses import replace
@@ -31,7 +31,7 @@ _VECTORS = 256
 _SHOWN = 48
 
 
-def film(problem: Problem, group: Group, weights: Tensor, *, testable: bool = True) -> Frames:
+def make_frames(problem: Problem, group: Group, weights: Tensor, *, testable: bool = True) -> Frames:
     """Transforms samples along every generator, through the cosets, and once where there is no symmetry.
 
     Arguments:
