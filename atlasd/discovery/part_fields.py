@@ -61,7 +61,7 @@ class FieldPart(Part):
         Elements are `(M, n, n)`, or one for each chart, `(M, K, n, n)`; all answers have leading axes `(M, B, K)`.
         Without `labels`, predictions alone are transformed.
         """
-        problem, d = self.problem, self.problem.size
+        problem, d = self.problem, self.problem.samples.size
         x, y, p = self.data
         action, shape = problem.action, looked_at(problem, x)
         assert isinstance(action, GridAction)
@@ -90,7 +90,7 @@ class FieldPart(Part):
         return tuple(torch.cat(column) for column in zip(*rows, strict=True))
 
     def _losses(self, g: Tensor) -> tuple[Tensor, ...]:
-        problem, d = self.problem, self.problem.size
+        problem, d = self.problem, self.problem.samples.size
         x, y, _ = self.data
         moved, left, both, weight = self._sides(g, problem.functions)
         right, guess = both.split(y.shape[2], dim=3)
@@ -102,9 +102,7 @@ class FieldPart(Part):
             return (z * weight).flatten(3).sum(-1).double()
 
         through, plain = total((left - right).square()), total((guess - right).square())
-        covered = torch.ones_like(through)
-        if self.coverage is not None:
-            covered = self.coverage(disc_rows(moved.flatten(0, 1), d)).unflatten(0, through.shape[:2]).double()
+        covered = self._covered(moved)
         number = covered.sum(1, keepdim=True)  # (M, 1, K)
         c = covered.to(left.dtype)[(..., *[None] * (d + 1))]
         n = number.clamp_min(1.0).to(left.dtype)[(..., *[None] * (d + 1))]
@@ -122,6 +120,13 @@ class FieldPart(Part):
         spread = ((before - before.mean(0)).square() * weight).flatten(1).sum(1).double()
         displaced = step / (2 * spread).clamp_min(1e-300)
         return through, plain, null, covered, displaced[:, None].expand(-1, through.shape[-1])
+
+    def _covered(self, moved: Tensor) -> Tensor:
+        """Whether transformed inputs `(M, B, K, C, *S)` lie where data are, as 0 or 1, `(M, B, K)`."""
+        if self.coverage is None:
+            return torch.ones(moved.shape[:3], dtype=torch.float64)
+        covered: Tensor = self.coverage(disc_rows(moved.flatten(0, 1), self.problem.samples.size))
+        return covered.unflatten(0, moved.shape[:2]).double()
 
     def inner(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """Inner products of residuals, `(M, B, K, p, p)`, and what moves under the first elements, `(M, B, K)`.
@@ -156,11 +161,12 @@ class FieldPart(Part):
             after = self.predict(x, functions) - base
             row = []
             for element in g:
-                _, left, right, weight = self._sides(element[None], problem.functions, labels=False)
+                moved, left, right, weight = self._sides(element[None], problem.functions, labels=False)
                 _, left_after, _, _ = self._sides(element[None], functions, labels=False)
                 right_after = problem.action.on_output(element, after)
                 seen = (left_after[0] - right_after) - (left[0] - right[0])
-                there = self._breaking(truth, element)
+                counts = self._covered(moved)[0].to(left.dtype)[(..., *[None] * (problem.samples.size + 1))]
+                there = counts * self._breaking(truth, element)
                 sums = [(z * there * weight[0]).double().transpose(0, 1).flatten(1).sum(-1) for z in (seen, there)]
                 row.append(torch.stack(sums, dim=-1))
             rows.append(torch.stack(row))
