@@ -16,12 +16,13 @@ from torch.nn import functional
 
 import atlasd as ad
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
+from atlasd.studies.rivals import compare_affine, compare_cubic
+from atlasd.studies.rivals.compare_affine import affine_fields, affine_task
+from atlasd.studies.rivals.compare_cubic import cubic_task
+from atlasd.studies.rivals.measures import angle_of_fields
+from atlasd.studies.rivals.tasks import rippled
+from atlasd.studies.rivals.vector_fields import homogeneous_to_fields
 from atlasd.studies.zoo.kepler import kepler_states
-
-
-def cosine(a: Tensor, b: Tensor) -> float:
-    """Cosine between two fields `(N, n)`."""
-    return abs(float((a * b).sum() / a.norm() / b.norm()))
 
 
 def draw(*shape: int, seed: int) -> Tensor:
@@ -32,29 +33,26 @@ def draw(*shape: int, seed: int) -> Tensor:
 def affine(seed: int) -> None:
     """Ellipses about (1, 1), Shaw et al.: a rotation about a point that is not the origin."""
     for count in (200, 2000, 20000):
-        x = draw(count, 2, seed=seed) * torch.tensor([2.0, 1.0]) + 1
+        x, y = affine_task(count, seed)
         started = time.perf_counter()
-        y = (x[:, 0] - 1) ** 2 + 4 * (x[:, 1] - 1) ** 2
         found = ad.discover(x, y, action=ad.AffineAction(), cosets=False, seed=seed, progress=False)
-        truth = torch.stack([4 - 4 * x[:, 1], x[:, 0] - 1], dim=-1)
-        basis = found.algebra.basis
-        fields = x @ basis[:, :2, :2].mT + basis[:, None, :2, 2]
-        value = cosine(fields[0], truth) if len(basis) else float("nan")
+        error = angle_of_fields(
+            affine_fields(x, homogeneous_to_fields(found.algebra.basis)), compare_affine.true_field(x)
+        )
         took = time.perf_counter() - started
-        said = f"{found.group.name}, {len(basis)} generators, cosine {value:.9f}, {took:.1f} s"
-        print(f"affine N={count} seed {seed}: {said}")
+        print(f"affine N={count} seed {seed}: {found.group.name}, {error:.9f} degrees, {took:.1f} s")
 
 
 def cubic(seed: int) -> None:
     """x^3 - y^2, Shaw et al.: a field that is not linear; and the same with a broken term of 30 %."""
-    x = 2 * draw(2000, 2, seed=seed)
-    y = x[:, 0] ** 3 - x[:, 1] ** 2
-    for name, target in (("cubic", y), ("cubic, broken", y + 0.3 * y.std() * torch.sin(2 * x[:, 0] + x[:, 1]))):
+    x, y = cubic_task(2000, seed)
+    action = ad.PolynomialAction(degree=2)
+    for name, target in (("cubic", y), ("cubic, broken", rippled(x, y))):
         started = time.perf_counter()
-        found = ad.discover(x, target, action=ad.PolynomialAction(degree=2), seed=seed, progress=False)
-        truth = torch.stack([2 * x[:, 1], 3 * x[:, 0] ** 2], dim=-1)
-        values = [cosine(ad.PolynomialAction(degree=2).columns(x) @ f.mT, truth) for f in found.fields]  # type: ignore[attr-defined]
-        print(f"{name} seed {seed}: {found.headline}, cosines {values}, {time.perf_counter() - started:.1f} s")
+        found = ad.discover(x, target, action=action, seed=seed, progress=False)
+        fields = torch.einsum("kim,bm->kbi", found.fields, action.columns(x))  # type: ignore[attr-defined]
+        error = angle_of_fields(fields, compare_cubic.true_field(x))
+        print(f"{name} seed {seed}: {found.headline}, {error:.6f} degrees, {time.perf_counter() - started:.1f} s")
 
 
 def pairs(seed: int) -> None:

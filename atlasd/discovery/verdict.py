@@ -113,6 +113,17 @@ class Court:
         self._sensitivity = Sensitivity(problem, self.residual, tolerance, self.weights, progress)
 
     @property
+    def memory(self) -> tuple[Tensor, Tensor | None, list[float] | None]:
+        """What earlier questions have settled for later ones: samples that judge, the ladder, sizes of plants."""
+        return self.residual.index, self._rungs, self._sensitivity.sizes
+
+    @memory.setter
+    def memory(self, kept: tuple[Tensor, Tensor | None, list[float] | None]) -> None:
+        index, self._rungs, self._sensitivity.sizes = kept
+        if not torch.equal(index, self.residual.index):
+            self.residual = Residual(self.problem, index, self.residual.coverage)
+
+    @property
     def floor(self) -> float:
         """Strength below which everything is exact: a tenth of the tolerance, or rounding for functions of vectors."""
         return 1e-3 if self.problem.known and not self.problem.is_field else self.tolerance / 10

@@ -156,12 +156,12 @@ def circle(frequencies: int, values: int | None = None) -> FieldType:
 
     Arguments:
         frequencies: The highest frequency L.
-        values: Directions at which nonlinearities look at the function; 4 L + 4 by default, which keeps
+        values: Directions at which nonlinearities look at the function; 8 L + 4 by default, which keeps
             quarter turns exact and others nearly so.
     """
     if frequencies < 0:
         raise InputError(f"`frequencies` must not be negative, got {frequencies}; 2 or 3 are usual.")
-    count = 4 * frequencies + 4 if values is None else values
+    count = 8 * frequencies + 4 if values is None else values
     if count < 2 * frequencies + 1:
         raise InputError(f"`values` must be at least {2 * frequencies + 1}, got {count}; fewer cannot tell them apart.")
     size = 2 * frequencies + 1
