@@ -28,6 +28,7 @@ from atlasd.discovery.search import Search
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.targets import Question, Targets, at_first_sight, check_targets, questions
 from atlasd.discovery.tolerance import TOLERANCE
+from atlasd.discovery.translations import more_with_translations
 from atlasd.discovery.trial import Clock, Trial, leading, taken
 from atlasd.discovery.vector_fields import discover_fields
 from atlasd.discovery.verdict import Court
@@ -74,8 +75,9 @@ def discover(
         y: Targets: fields on the same grid, `(N,)`, `(N, outputs)`, or integer classes.
         function: A function in place of `y`.
         atlas: Where the charts lie; the whole field by default.
-        action: How matrices transform inputs and outputs. `AffineAction` adds translations; `PolynomialAction` asks for
-            vector fields that are not linear, and gives a `FieldDiscovery`.
+        action: How matrices transform inputs and outputs. `AffineAction` adds translations of vectors,
+            `GridAction(translations=True)` those of fields; `PolynomialAction` asks for vector fields that are not
+            linear, and gives a `FieldDiscovery`.
         rho_out: How targets transform: `trivial` (they are invariants), `vector` or `covector` (their components
             transform with the inputs), a function of matrices, or several names to be tried. `auto` tries those that
             fit the shape, takes the largest group, and says so; where an action is given, the action decides.
@@ -171,7 +173,7 @@ def _attempt(
     stages = current_stages()
     stages.enter(fingerprint(x, y, seed, atlas, action, predictor, search, cosets, tolerance, check_targets(rho_out)))
     if getattr(action, "homogeneous", False) and not isinstance(search, SpectralSearch):
-        raise InputError(f"`search` must be a SpectralSearch for an AffineAction, got {type(search).__name__}.")
+        raise InputError(f"`search` must be a SpectralSearch with translations, got {type(search).__name__}.")
     problem, fitted = prepare(
         x, y, function=function, atlas=atlas, action=action, predictor=predictor, seed=seed, progress=shown
     )
@@ -204,6 +206,9 @@ def _attempt(
     for stage, seconds in clock.seconds.items():
         LOG.info("%s: %.1f s", stage, seconds)
     notes = [*_notes(problem, best), *taken(best, trials, skipped), *centre, *_somewhere(best.court.weights)]
+    if action is None and isinstance(search, SpectralSearch) and not clock.over:
+        notes += more_with_translations(best, search)
+        clock("translations")
     return Discovery(
         group=group,
         verdict=words(group, generators, best.elements, unfelt=found.unfelt, tolerance=tolerance, notes=notes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["RepresentationDiscovery", "Weights", "discover_representation"]
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.predictor import PredictorSpec
+from atlasd.runtime.memory import free_megabytes
 from atlasd.runtime.progress import Progress, Silent
 
 _SAMPLES = 48
@@ -144,6 +146,7 @@ def _mixing(problem: Problem) -> tuple[Tensor, Tensor, int, float]:
     """Mixings of raw input and output channels for the rotation, how many are free, and what stays of the residual."""
     part = FieldPart(problem, problem.pick(_SAMPLES), None)
     x, _, p = part.data
+    _check_memory(x.shape[2], p.shape[2], 8 * p.numel())
     shape = tuple(p.shape[3:])
     mask = problem.window(shape).to(p.dtype).sqrt()
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=x.dtype)
@@ -171,6 +174,16 @@ def _mixing(problem: Problem) -> tuple[Tensor, Tensor, int, float]:
     out = units.outputs if len(units.outputs) else torch.ones(p.shape[2], dtype=torch.float64)
     inside, outside = (m * s[:, None] / s for m, s in ((inside, sizes), (outside, out)))
     return inside, outside, max(int((~keep).sum()) - 1, 0), float(left)
+
+
+def _check_memory(inputs: int, outputs: int, size: int) -> None:
+    """Raises if columns of `size` bytes for all mixings of channels exceed memory."""
+    room = int(free_megabytes() * 2**20 / 4 / size)
+    if inputs**2 + outputs**2 > room:
+        raise InputError(
+            f"`x` and `y` must have fewer channels: all mixings of {inputs} and {outputs} are {inputs**2 + outputs**2} "
+            f"columns, and {room} fit into memory; {math.isqrt(room // 2)} channels of each would fit."
+        )
 
 
 def _mix(field: Tensor, i: int, j: int) -> Tensor:

@@ -75,7 +75,7 @@ class Sensitivity:
             return [0.5, 0.5]
         ones = [(Planted(h, 1.0), self.problem.functions) for h in fits.plants[:: max(1, len(fits.plants) - 1)]]
         losses = self.residual.losses(element[None])
-        level = float((losses.scale @ self.weights).sum() / losses.covered[..., :1].sum().clamp_min(1.0))
+        level = float((losses.scale @ self.weights).mean())
         squares = torch.einsum("pk,k->p", self.residual.recovered(element[None], ones)[:, 0, :, 1], self.weights)
         # What an element leaves as it is breaks nothing, in any size.
         least = 1e-6 * max(float(squares.max()), 1e-300)

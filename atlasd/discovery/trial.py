@@ -74,10 +74,12 @@ class Trial:
         self.testable = problem.testable > TESTABLE
         self.found: Found = nothing
         self.regardless = getattr(search, "regardless", False)
+        same = self._same_nearby(tolerance) if self.testable else None
         if self.testable or self.regardless:
-            self.found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown))
+            some = {} if same is None else {"weights": same.weights}
+            self.found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown, **some))
         clock("search")
-        self.court = Court(problem, tolerance, seed=seed, progress=shown, weights=self.found.weights)
+        self.court = same or Court(problem, tolerance, seed=seed, progress=shown, weights=self.found.weights)
         self.generators: Settled = self._ask(
             "verdict", lambda: settle_generators(self.court, self.found if self.testable else nothing)
         )
@@ -87,6 +89,18 @@ class Trial:
         clock("verdict")
         self.proposal: CosetCandidates | None = None
         self.elements = Settled(torch.eye(problem.size, dtype=torch.float64)[None], [], [])
+
+    def _same_nearby(self, tolerance: float) -> Court | None:
+        """Where fields are shifted, the verdict on those charts on which the law is the same in every direction.
+
+        `None` where it is the same on all charts, or on fewer than two.
+        """
+        shifts, charts = self.problem.ambient.translations, self.problem.charts
+        if charts == 1 or not len(shifts):
+            return None
+        court = Court(self.problem, tolerance, seed=self.seed, progress=self.shown)
+        held = current_stages().do("shifts", lambda: court.holding(shifts, every=True).double())
+        return court.on(held) if 2 <= int(held.sum()) < charts else None
 
     def _ask(self, stage: str, question: Callable[[], T]) -> T:
         """The answer of the court; where it was kept, the court also remembers what it had settled on the way."""

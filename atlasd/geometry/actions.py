@@ -69,6 +69,10 @@ class GridAction:
         fill: `border` or `zeros` where the field is not known.
         rho_in: Representation on input channels; `None` is trivial.
         rho_out: Representation on output channels; `None` is trivial.
+        translations: Whether fields are shifted as well: is the law the same a few pixels away? Elements and generators
+            are then homogeneous matrices of size n + 1, as for `AffineAction`; representations are those of the linear
+            part. Predictors may then depend on the place inside a chart.
+        unit: Length in pixels of a translation by 1.
 
     Example:
         >>> turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
@@ -82,6 +86,30 @@ class GridAction:
     fill: Fill = "border"
     rho_in: Representation | None = None
     rho_out: Representation | None = None
+    translations: bool = False
+    unit: float = 1.0
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether matrices have one row and column more than there are spatial axes."""
+        return self.translations
+
+    def matrix_size(self, n: int) -> int:
+        """Size of the matrices for n spatial axes."""
+        return n + int(self.translations)
+
+    def linear(self, g: Tensor) -> Tensor:
+        """The linear part `(*, n, n)` of elements or generators."""
+        return g[..., :-1, :-1] if self.translations else g
+
+    def shift(self, g: Tensor) -> Tensor | float:
+        """The translation of elements or generators in pixels, `(*, 1, n)`, ready to be added to points `(P, n)`."""
+        return self.unit * g[..., None, :-1, -1] if self.translations else 0.0
+
+    def sources(self, g: Tensor, points: Tensor) -> Tensor:
+        """Offsets from the centre that elements `(*A, n, n)` bring to offsets `(P, n)`, with shape `(*A, P, n)`."""
+        back = torch.linalg.inv(g.double())
+        return points.double() @ self.linear(back).mT + self.shift(back)
 
     def spline(self, x: Tensor) -> FieldSpline:
         """Fields `(*L, C, *S)` with their coefficients, to be moved many times."""
@@ -141,14 +169,14 @@ class GridAction:
 
     def _values(self, g: Tensor, field: Tensor | FieldSpline, points: Tensor, rho: Representation | None) -> Tensor:
         spline = self._as_spline(field)
-        moved = spline.at(_sources(g, points, spline.shape))
-        return moved if rho is None else _on_axis(rho(g), moved, -2)
+        moved = spline.at(_whole(self.sources(g, points) + _centre(spline.shape)))
+        return moved if rho is None else _on_axis(rho(self.linear(g)), moved, -2)
 
     def _with_slopes(
         self, g: Tensor, field: Tensor | FieldSpline, points: Tensor, rho: Representation | None
     ) -> tuple[Tensor, Tensor]:
         spline, n = self._as_spline(field), self.dimensions
-        sources = _sources(g, points, spline.shape)
+        sources = _whole(self.sources(g, points) + _centre(spline.shape))
         value, slopes = spline.with_gradient(sources)
         offsets = (sources - _centre(spline.shape)).to(value.dtype).unsqueeze(-3)  # (*A, 1, P, n)
         # (g exp(A) . E)(p) = rho(g) rho(exp A) E(exp(-A) q) with q = g^-1 p.
@@ -158,26 +186,26 @@ class GridAction:
         units = torch.eye(n * n, dtype=g.dtype).reshape(n * n, n, n)
         turned = torch.stack([_on_axis(derivative(rho, unit), value, -2) for unit in units])
         out = out + turned.unflatten(0, (n, n))
-        return _on_axis(rho(g), value, -2), _on_axis(rho(g).expand(*out.shape[:-2], -1, -1), out, -2)
+        matrices = rho(self.linear(g))
+        return _on_axis(matrices, value, -2), _on_axis(matrices.expand(*out.shape[:-2], -1, -1), out, -2)
 
     def _generate(self, a: Tensor, field: Tensor, rho: Representation | None) -> Tensor:
         d = self.dimensions
         shape = tuple(field.shape[-d:])
-        flow = pixel_grid(shape, dtype=field.dtype) @ a.to(field.dtype).mT  # (Q, d), the vector A p
+        a = a.to(field.dtype)
+        flow = pixel_grid(shape, dtype=field.dtype) @ self.linear(a).mT + self.shift(a)  # (Q, d), the vector A p + b
         moved = torch.zeros_like(field)
         for axis in range(d):
             moved = moved - pixel_slopes(field, axis - d) * flow[:, axis].reshape(shape)
-        return moved if rho is None else moved + _on_axis(derivative(rho, a), field, -1 - d)
+        return moved if rho is None else moved + _on_axis(derivative(rho, self.linear(a)), field, -1 - d)
 
 
 def _centre(shape: tuple[int, ...]) -> Tensor:
     return torch.tensor([(s - 1) / 2 for s in shape], dtype=torch.float64)
 
 
-def _sources(g: Tensor, points: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Positions in pixels that `g` `(*A, n, n)` brings to offsets `(P, n)`, with shape `(*A, P, n)`."""
-    sources = points.double() @ torch.linalg.inv(g.double()).mT + _centre(shape)
-    # Positions that are whole up to rounding are whole: quarter turns stay exact.
+def _whole(sources: Tensor) -> Tensor:
+    """Positions that are whole up to rounding are whole: quarter turns stay exact."""
     off = sources.detach().round() - sources.detach()
     return sources + off * (off.abs() < 1e-5)
 

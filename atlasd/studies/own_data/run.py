@@ -20,10 +20,12 @@ from atlasd.data.variables import Choice, choose
 from atlasd.data.vector_channels import Mixing, find_pairs
 from atlasd.discovery.discover import discover
 from atlasd.discovery.flow import discover_flow
+from atlasd.discovery.representations import discover_representation
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.targets import Targets
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction
+from atlasd.geometry.affine import AffineAction
 from atlasd.runtime.executor import all_cores
 from atlasd.runtime.progress import Progress, tell
 from atlasd.runtime.stages import located
@@ -47,6 +49,8 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
     data, choice = choose_own(config, files)
     sphere = config.charts.startswith("sphere")
     action, data, pairs = _action(data, config.vectors, sphere, config.targets)
+    if config.translations:
+        action = _with_translations(action, data)
     if config.budget:
         parse_time(config.budget)
     placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs)
@@ -57,17 +61,22 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
             progress.say(line)
     placed = place_charts(data, placement, seed, progress)
     with all_cores(len(chart_blocks(len(placed.atlas))) if placed.atlas is not None else 1):
-        found = discover(
-            data.x,
-            data.y,
-            atlas=placed.atlas,
-            action=action,
-            rho_out=_asked(config.targets, data, action),
-            tolerance=config.tolerance,
-            budget=None if not config.budget else max(parse_time(config.budget) - (time.monotonic() - started), 1.0),
-            seed=seed,
-            device=config.device,
-            progress=progress,
+        shared: dict[str, Any] = {"atlas": placed.atlas, "tolerance": config.tolerance, "seed": seed}
+        found = (
+            _with_channels_found(data, progress, shared)
+            if config.vectors == "find"
+            else discover(
+                data.x,
+                data.y,
+                **shared,
+                action=action,
+                rho_out=_asked(config.targets, data, action),
+                budget=None
+                if not config.budget
+                else max(parse_time(config.budget) - (time.monotonic() - started), 1.0),
+                device=config.device,
+                progress=progress,
+            )
         )
     metrics: dict[str, Any] = {"samples": len(data.x), "charts": placement.kind}
     metrics["data"] = {
@@ -156,6 +165,10 @@ def _action(
     data: OwnData, vectors: str, sphere: bool, targets: str = "auto"
 ) -> tuple[Action | None, OwnData, tuple[tuple[int, int], ...]]:
     """How matrices move the channels, the data in units of their own size, and the pairs that charts must turn."""
+    if vectors == "find":
+        if data.x.ndim != 4 or data.y.ndim != 4 or sphere:
+            raise InputError("--vectors find needs 2-D fields with values, in the plane; leave it out.")
+        return None, data, ()
     pairs_in, pairs_out = (find_pairs(names, vectors) for names in (data.inputs, data.targets))
     if targets == "fixed":
         pairs_out = ()
@@ -185,6 +198,22 @@ def _action(
     rho_in = Mixing(data.x.shape[1], pairs_in, up) if pairs_in else None
     rho_out = Mixing(data.y.shape[1], pairs_out, up) if pairs_out else None
     return GridAction(rho_in=rho_in, rho_out=rho_out), data, ()
+
+
+def _with_translations(action: Action | None, data: OwnData) -> Action:
+    """The action with translations: of vectors, or of fields on a grid."""
+    if not data.is_field:
+        return AffineAction()
+    if isinstance(action, GridAction):
+        return replace(action, translations=True)
+    return GridAction(dimensions=data.x.ndim - 2, translations=True)
+
+
+def _with_channels_found(data: OwnData, progress: Progress, shared: dict[str, Any]) -> Discovery:
+    """The discovery with the mixing of channels that makes the map commute with rotations."""
+    found = discover_representation(data.x, data.y, progress=progress, **shared)
+    verdict = found.symmetries.verdict
+    return replace(found.symmetries, verdict=replace(verdict, reason=f"{verdict.reason} {found.reason}"))
 
 
 def _possible(field: torch.Tensor) -> tuple[tuple[int, int], ...]:

@@ -27,7 +27,7 @@ class OwnConfig(RunConfig):
     )
     in_radius: int | None = option(None, "half the width of input patches, in pixels", least=1)
     out_radius: int | None = option(None, "half the width of output patches, in pixels", least=1)
-    vectors: str = option("auto", "channels that form vectors: auto, none, or pairs 'u,v;bx,by'", metavar="PAIRS")
+    vectors: str = option("auto", "channels that form vectors: auto, none, find or pairs 'u,v'", metavar="PAIRS")
     targets: Literal["auto", "move", "fixed"] = option(
         "auto", "targets move with the inputs, as vectors do, or are fixed; auto tries both", metavar="HOW"
     )
@@ -41,6 +41,7 @@ class OwnConfig(RunConfig):
     duplicates: Literal["refuse", "drop"] = option("refuse", "refuse many copies, or drop them", metavar="WHAT")
     samples: int = option(0, "most samples used; 0 for 1000 fields or 30000 vectors", least=0)
     flow: bool = option(False, "the data are states; the target is their velocity, or else the next row")
+    translations: bool = option(False, "look at translations, too; on charts: is the law the same nearby?")
     tolerance: float = tolerance_option()
     budget: str = option("", "begin nothing new after this time, such as 90s or 2min", metavar="TIME")
 
