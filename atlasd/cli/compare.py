@@ -27,7 +27,9 @@ from atlasd.cli.common import (
 
 
 def compare(
-    name: Annotated[str, typer.Argument(help="heat, dimuons, top-tagging or sphere-mnist.")],
+    name: Annotated[
+        str, typer.Argument(help="heat, dimuons, top-tagging, sphere-mnist, affine, cubic, sector, flows or two-body.")
+    ],
     settings: Settings = [],  # noqa: B006
     tolerance: Tolerance = None,
     seed: Seed = 0,
@@ -78,6 +80,7 @@ def compare(
     if table.memory:
         screen.print(row_table(table.memory))
     typer.echo(f"negative control: {contest.control}")
-    typer.echo("paper: " + ", ".join(f"{k}: {v}" for k, v in contest.paper.items()))
+    if contest.paper:
+        typer.echo("paper: " + ", ".join(f"{k}: {v}" for k, v in contest.paper.items()))
     if not quiet:
         tell(f"kept in {directory}")
