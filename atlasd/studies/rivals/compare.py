@@ -217,7 +217,7 @@ def run_contest(
         contest: What is compared.
         config: Its settings.
         seed: The seed of the data and of every method.
-        progress: Who is told how far it is.
+        progress: Progress display.
         methods: Some of the methods; all by default.
         keep: Where our own discovery is saved.
     """

@@ -65,7 +65,7 @@ def data(config: CompareFlowsConfig, seed: int, control: bool) -> list[Flow]:
 def claimed(found: FlowDiscovery) -> Tensor:
     """What our answer claims: generators whose breaking is certainly below the defect that makes a claim false."""
     basis = found.algebra.basis
-    return basis if len(basis) and max(d.upper for d in found.verdict.directions) <= DELTA else basis[:0]
+    return basis[[d.upper <= DELTA for d, _ in zip(found.verdict.directions, basis, strict=True)]]
 
 
 def _answer(flows: Sequence[Flow], found: Callable[[Flow], Tensor]) -> Answer:

@@ -111,7 +111,7 @@ class LieGAN:
             atlas: Charts; the whole field by default.
             action: How matrices transform inputs and outputs; outputs are invariant by default.
             seed: Seed of every random stream.
-            progress: Who is told how far it is.
+            progress: Progress display.
         """
         samples = Samples.check(x, y, atlas, minimum=20)
         problem = Problem(
