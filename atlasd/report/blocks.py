@@ -6,7 +6,6 @@ __all__ = [
     "again_block",
     "comparison_block",
     "controls_block",
-    "data_block",
     "facts",
     "group_block",
     "map_block",
@@ -20,6 +19,7 @@ __all__ = [
 import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -27,9 +27,8 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.frames import Picture
-from atlasd.discovery.result import Direction, Discovery
+from atlasd.discovery.result import ChartFinding, Direction, Discovery
 from atlasd.report.judged import COLUMNS, MARKS, Row, chosen_tolerance, judged_rows
-from atlasd.report.png import data_address, field_palette, palette_png
 from atlasd.report.svg import bars_svg, curve_svg, map_svg, spectrum_svg, text
 from atlasd.report.words import (
     MISSING,
@@ -84,7 +83,7 @@ def facts(discovery: Discovery) -> str:
         rows += [("breaking at most", strength(max(uppers)))] if uppers else []
     charts = discovery.charts
     if len(charts) > 1 and any(math.isfinite(c.error) for c in charts):
-        rows.append(("charts that agree", f"{charts_that_agree(charts)} of {len(charts)}"))
+        rows.append(("charts that agree", f"{charts_that_agree(charts)} of {sum(not c.dropped for c in charts)}"))
     p = discovery.predictor
     rows += [("predictor skill", share(p.skill) if p.samples else "given")]
     rows += [("seconds", f"{sum(discovery.seconds.values()):.0f}")]
@@ -207,14 +206,16 @@ def map_block(discovery: Discovery, fields: Mapping[str, Tensor]) -> str:
     if frames is None and "radii" in fields:
         radii = fields["radii"].tolist()
     places = frames.places if frames is not None and len(frames.places) == len(charts) else [c.center for c in charts]
+    if "rows_up" in fields and float(fields["rows_up"]) > 0 and len(shape) == 2:  # north is up
+        places = [(shape[0] - 1 - p[0], p[1]) for p in places]
+        picture = None if picture is None else replace(picture, levels=picture.levels.flip(0))
     drawing = map_svg(charts, places, picture, shape, radii, chosen_tolerance(discovery) or 0.0)
     flat = "" if len(charts[0].center) == 2 else " The last two of the three axes are shown."
     rows = sorted(enumerate(charts), key=lambda pair: (not pair[1].outlier, -_or_zero(pair[1].error)))
     lines = "".join(
         f"<tr><th scope='row'>{k}</th><td>{text(', '.join(f'{v:g}' for v in c.center))}</td>"
         f"<td class='number'>{strength(c.error)}</td><td class='number'>{share(c.skill)}</td>"
-        f"<td class='why'>{'✕ outlier chart' if c.outlier else 'agrees' if math.isfinite(c.error) else 'not judged'}"
-        f"{text(f': {chart_reason(c)}') if chart_reason(c) else ''}</td></tr>"
+        f"<td class='why'>{text(_standing(c))}</td></tr>"
         for k, c in rows[:_MOST_ROWS]
     )
     head = "".join(f"<th scope='col'>{name}</th>" for name in ("chart", "centre", "breaking", "skill", ""))
@@ -233,26 +234,17 @@ def map_block(discovery: Discovery, fields: Mapping[str, Tensor]) -> str:
     )
 
 
+def _standing(chart: ChartFinding) -> str:
+    """Whether a chart agrees, and why not."""
+    reason = chart_reason(chart)
+    if chart.dropped:
+        return f"✕ {reason}"
+    word = "✕ outlier chart" if chart.outlier else "agrees" if math.isfinite(chart.error) else "not judged"
+    return f"{word}: {reason}" if reason else word
+
+
 def _or_zero(value: float) -> float:
     return value if math.isfinite(value) else 0.0
-
-
-def data_block(fields: Mapping[str, Tensor]) -> str:
-    """One sample, what goes in and what comes out, on one scale."""
-    shown = {k: fields[k][0].detach().cpu() for k in ("input", "output") if k in fields and fields[k].ndim == 3}
-    if not shown:
-        return ""
-    low, high = min(float(f.min()) for f in shown.values()), max(float(f.max()) for f in shown.values())
-    parts = []
-    for name, field in shown.items():
-        step = max(1, math.ceil(max(field.shape) / 192))
-        levels = Picture.of(field[::step, ::step], low, high).levels
-        source = data_address(palette_png(levels, field_palette("inferno")))
-        parts.append(
-            f"<figure><img class='picture' src='{source}' alt='{name} field of one sample'><figcaption>{name}, "
-            f"{low:.3g} (dark) to {high:.3g} (bright)</figcaption></figure>"
-        )
-    return f"<div class='pair'>{''.join(parts)}</div>"
 
 
 def predictor_block(discovery: Discovery) -> str:

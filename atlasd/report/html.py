@@ -14,6 +14,7 @@ from torch import Tensor
 
 from atlasd.discovery.result import Discovery
 from atlasd.report import blocks
+from atlasd.report.sample import sample_block
 from atlasd.report.slider import SCRIPT, film_html, script_hash
 from atlasd.report.svg import text
 from atlasd.report.tolerance import tolerance_block
@@ -112,7 +113,7 @@ def _article(section: Section, number: int, most: int) -> str:
             "Figures" if content.get("experiment") == "discover" else "Against the truth",
             blocks.comparison_block(content),
         ),
-        _block("One sample", blocks.data_block(section.fields)),
+        _block("One sample", sample_block(section.fields)),
         _pair(
             _block("Time", blocks.time_block(content)),
             _block("Run it again", blocks.again_block(content)),

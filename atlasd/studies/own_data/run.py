@@ -85,6 +85,7 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
         return _run_flow(config, seed, progress)
     started = time.monotonic()
     data, choice = choose_own(config, files)
+    raw = data
     sphere = config.charts.startswith("sphere")
     action, data, pairs = _action(data, config.vectors, sphere, config.targets)
     if config.budget:
@@ -109,6 +110,8 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
             device=config.device,
             progress=progress,
         )
+    if not data.is_field and data.x.ndim == 2 and len(choice.inputs) == data.x.shape[1] > 1:
+        found = replace(found, config={**found.config, "axes": [v.name for v in choice.inputs]})
     metrics: dict[str, Any] = {"samples": len(data.x), "charts": placement.kind}
     metrics["data"] = {
         "file": " and ".join(f"{f.path.name} ({f.kind})" for f in files),
@@ -125,7 +128,7 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
             "used": len(placed.survey.atlas),
             "dropped": len(placed.survey.dropped),
         }
-    return found, Extras(metrics, {}, _picture(data, placed.atlas.radii if placed.atlas else None))
+    return found, Extras(metrics, {}, _picture(raw, placed.atlas.radii if placed.atlas else None, action))
 
 
 def _run_flow(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
@@ -288,12 +291,18 @@ def _time(seconds: float) -> str:
     return f"about {max(5, 5 * round(seconds / 5))} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
 
 
-def _picture(data: OwnData, radii: tuple[int, int] | None) -> dict[str, torch.Tensor]:
-    """One sample for the report."""
+def _picture(data: OwnData, radii: tuple[int, int] | None, action: Action | None) -> dict[str, torch.Tensor]:
+    """One sample for the report, in units of the file; which channels are vectors, and where north is."""
     if data.x.ndim != 4:
         return {}
     output = data.y[0].float() if data.y.ndim == 4 else data.y[0].float().unsqueeze(0)
     fields = {"input": data.x[0], "output": output}
+    if data.rows_up is not None:
+        fields["rows_up"] = torch.tensor(1.0 if data.rows_up else -1.0)
+    for name in ("input", "output"):
+        rho = getattr(action, f"rho_{name.removesuffix('put')}", None)
+        if isinstance(rho, Mixing):
+            fields[f"{name}_vectors"] = torch.tensor(rho.pairs)
     if radii is not None:
         fields["radii"] = torch.tensor(np.array(radii, dtype=np.float64))
     return fields
