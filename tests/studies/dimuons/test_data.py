@@ -28,7 +28,7 @@ def test_both_tables_are_in_every_part():
 
 
 def test_packed_small_and_with_its_licence():
-    room = files("atlasd.data")
+    room = files("atlasd.studies.dimuons")
     assert len(room.joinpath("dimuons.npz").read_bytes()) <= 1_500_000
     assert "CC BY 4.0" in room.joinpath("dimuons.md").read_text()
 
