@@ -81,6 +81,8 @@ MORE = {
     "wave": Story(more.wave, ROTATION, 2, 240),
     "oblique_diffusion": Story(more.oblique_diffusion, more.conjugated(), 2, 240),
     "conductivity": Story(more.conductivity, np.zeros((0, 2, 2)), 1, 240),
+    "gradients": Story(more.gradients, ROTATION, 1, 240),
+    "far_velocities": Story(more.far_velocities, ROTATION, 2, 240),
     "median": Story(more.median, ROTATION, 2, 240),
     "sobel": Story(more.sobel, ROTATION, 2, 240),
     "spread": Story(more.spread, ROTATION, 2, 240),

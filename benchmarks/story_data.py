@@ -126,13 +126,18 @@ class Flow:
         return w
 
 
-def _vorticity(rng, samples=200):
-    return 6 * pink(rng, samples, 64, power=1.5, cut=0.15)
+def _vorticity(rng, power=1.5):
+    return 6 * pink(rng, 200, 64, power=power, cut=0.15)
 
 
 def velocities(path, rng, control):
-    flow, w = Flow(), _vorticity(rng)
-    after = flow.step(w, 0.1)
+    """Winds half a pixel of motion later.
+
+    With more weight on the largest scales, the few waves that fit into the square have directions of their own: then
+    what a chart knows of the pressure outside is not isotropic.
+    """
+    flow, w = Flow(), _vorticity(rng, power=0.7)
+    after = flow.step(w, 0.025)
     x, y = np.stack(flow.winds(w), 1), np.stack(flow.winds(after), 1)
     return save(path.with_suffix(".npz"), x, oblique(x, y, control))
 
@@ -151,16 +156,19 @@ def _with_winds(path, u, v, **targets):
     return (str(path), "--input", "u,v", "--target", ",".join(targets))
 
 
+def _slope(z, axis):
+    """The derivative along an axis, smoothed alike along both: along one alone, it would not be isotropic."""
+    return ndimage.gaussian_filter(z, (0, 1, 1), order=[int(a == axis) for a in range(3)], mode="wrap")
+
+
 def curl(path, rng, control):
     u, v = _winds(rng)
-    d = [ndimage.gaussian_filter1d(z, 1.0, axis=a, order=1, mode="wrap") for z, a in ((v, 2), (u, 1))]
-    return _with_winds(path.with_suffix(".npz"), u, v, vorticity=oblique(u, d[0] - d[1], control))
+    return _with_winds(path.with_suffix(".npz"), u, v, vorticity=oblique(u, _slope(v, 2) - _slope(u, 1), control))
 
 
 def divergence(path, rng, control):
     u, v = _winds(rng)
-    d = [ndimage.gaussian_filter1d(z, 1.0, axis=a, order=1, mode="wrap") for z, a in ((u, 2), (v, 1))]
-    return _with_winds(path.with_suffix(".npz"), u, v, spread=oblique(u, d[0] + d[1], control))
+    return _with_winds(path.with_suffix(".npz"), u, v, spread=oblique(u, _slope(u, 2) + _slope(v, 1), control))
 
 
 def smoothed(path, rng, control):

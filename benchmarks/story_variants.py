@@ -2,7 +2,7 @@
 
 import numpy as np
 from scipy import ndimage
-from story_data import orbit_step, orbits, photographs
+from story_data import Flow, orbit_step, orbits, photographs
 
 WIND = np.array([0.9, 0.5])
 """Rows, then columns, in pixels."""
@@ -118,6 +118,20 @@ def conductivity(path, rng, control):
     flux = [a * filtered(x, 1j * k) for k in waves((64, 64))]
     y = np.gradient(flux[0], axis=1) + np.gradient(flux[1], axis=2)
     return arrays(path, x=x[:, 2:-2, 2:-2], y=y[:, 2:-2, 2:-2])
+
+
+def gradients(path, rng, control):
+    """Winds to vorticity by central differences, as most people take it, on smooth winds of another size."""
+    u, v = (7 * plane(rng, 80, (60, 90), 1.5, 0.08) for _ in range(2))
+    y = np.gradient(v, axis=2) - np.gradient(u, axis=1)
+    return (*arrays(path, u10=u, v10=v, zeta=broken(u, y, control)), "--input", "u10,v10", "--target", "zeta")
+
+
+def far_velocities(path, rng, control):
+    """Velocities to velocities with most of the motion in the largest waves, four pixels later: mostly not local."""
+    flow, w = Flow(), 6 * plane(rng, 150, (64, 64), 1.5, 0.15)
+    x, y = (np.stack(flow.winds(z), 1) for z in (w, flow.step(w, 0.1)))
+    return arrays(path, x=x, y=np.stack([broken(x[:, i], y[:, i], control) for i in (0, 1)], 1))
 
 
 def _round(radius):

@@ -183,8 +183,11 @@ def _asked(targets: str, data: OwnData, action: Action | None) -> Targets:
     """Which transformations of the targets are tried."""
     if targets == "fixed":
         return "trivial"
-    if isinstance(action, GridAction) and (action.rho_out is not None or targets == "auto"):
+    if isinstance(action, GridAction) and action.rho_out is not None:
         return None  # names of the channels have said it
+    if isinstance(action, GridAction) and targets == "auto":
+        # Inputs are vectors, by their names; those of the targets say nothing.
+        return ("vector", "trivial") if not data.classes and data.y.shape[1] % 2 == 0 else None
     if data.classes:
         if targets == "move":
             raise InputError("--targets move needs targets with values, got classes, which do not move; leave it out.")
@@ -210,8 +213,10 @@ def _action(
         raise InputError(f"--vectors must name two of {', '.join(data.inputs + data.targets)}, got {vectors!r}.")
     if data.classes:
         pairs_out = ()
-    nameless = vectors == "auto" and not sphere and not pairs_in and not pairs_out
-    data = scaled(data, *((_possible(z) for z in (data.x, data.y)) if nameless else (pairs_in, pairs_out)))
+    nameless = vectors == "auto" and not sphere and not pairs_out
+    data = scaled(
+        data, pairs_in or (_possible(data.x) if nameless else ()), _possible(data.y) if nameless else pairs_out
+    )
     if sphere:
         data = replace(data, x=data.x.flip(-2), y=data.y.flip(-2)) if data.rows_up else data  # north comes first
         if pairs_in != pairs_out:

@@ -11,7 +11,7 @@ from atlasd.report import figures
 from atlasd.studies import OWN
 from atlasd.studies.config import configure
 from atlasd.studies.own_data.charts import plan_charts
-from atlasd.studies.own_data.run import load_own
+from atlasd.studies.own_data.run import _action, _asked, load_own
 from atlasd.studies.record import plan_config
 
 
@@ -123,3 +123,12 @@ def test_two_questions_about_one_file_stand_side_by_side(points, here):
 def test_a_budget_must_be_a_time(points, capsys):
     assert main(["discover", "points.npz", "--budget", "soon"]) == 2
     assert "--budget must be a time such as 90s or 2min, got 'soon'" in capsys.readouterr().err
+
+
+def test_targets_of_winds_that_no_name_tells(here):
+    x = np.random.default_rng(0).standard_normal((30, 2, 24, 24)).astype("float32")
+    np.savez(here / "winds.npz", u=x[:, 0], v=x[:, 1], a=x[:, 0], b=x[:, 1], c=x[:, 1])
+    for target, asked in (("a,b", ("vector", "trivial")), ("c", None)):
+        data = own(file="winds.npz", input="u,v", target=target)
+        action, _, _ = _action(data, "auto", False)
+        assert _asked("auto", data, action) == asked and _asked("fixed", data, action) == "trivial"
