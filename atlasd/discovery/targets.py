@@ -6,7 +6,10 @@ __all__ = ["KINDS", "Question", "Targets", "at_first_sight", "check_targets", "q
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import TypeAlias
+
+import torch
 
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Residual
@@ -117,6 +120,8 @@ def _of_fields(kind: str, problem: Problem, base: GridAction, given: bool) -> li
         return [*(Question(kind, a, f"invariants of vectors, {said}") for a, said in made), *plain]
     made = []
     for rho, said in _conventions(n):
+        if not moves_in and base.rho_in is not None and not _holds(base.rho_in, rho(1, False), n):
+            continue  # one file, one convention
         rho_in = rho(channels // n, False) if moves_in else base.rho_in
         made.append((replace(base, rho_in=rho_in, rho_out=rho(outputs // n, dual)), said))
     return [Question(kind, a, f"components of {kind}s, {said}") for a, said in made]
@@ -136,6 +141,14 @@ def _conventions(n: int) -> list[tuple[Callable[[int, bool], Stacked], str]]:
         (made(True, True), "along columns first, then against the order of the rows"),
         *first,
     ]
+
+
+def _holds(whole: Representation, part: Representation, n: int) -> bool:
+    """Whether some `n` channels transform as `part`."""
+    g = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    large, small = whole(g), part(g)
+    places = permutations(range(len(large)), n)
+    return any(torch.allclose(large[list(p)][:, list(p)], small) for p in places)
 
 
 def _invariants(outputs: int, what: str) -> str:
