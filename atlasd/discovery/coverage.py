@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["FieldCoverage", "VectorCoverage"]
 
+
 from dataclasses import dataclass
 
 import torch
@@ -45,15 +46,18 @@ class VectorCoverage:
 
     Arguments:
         x: Inputs in standard units, with shape `(B, n)` or `(B, P, n)`.
+        losses: What it costs to predict the label of each, held out, `(B,)`.
     """
 
-    def __init__(self, x: Tensor) -> None:
+    def __init__(self, x: Tensor, losses: Tensor) -> None:
         known = x[:_KNOWN]
         rows = summary(known).float()
         self.scale = rows.std(0).clamp_min(1e-6)
         self.rows = rows / self.scale
         apart = torch.cdist(self.rows, self.rows).fill_diagonal_(float("inf"))
         self.limit = apart.amin(1).quantile(_OWN)
+        near = apart.fill_diagonal_(0.0).topk(max(round(len(known) ** (1 / 3)), 1), largest=False).indices
+        self.level, self.spread = losses[near].mean(1), losses.std()
         products = quadric(known)
         self.shift, self.size = products.mean(0), products.std(0).clamp_min(1e-12)
         products = (products - self.shift) / self.size
@@ -69,16 +73,18 @@ class VectorCoverage:
         along = tokens @ self.mean
         self.ends = float(along.min()), float(along.max())
 
-    def __call__(self, moved: Tensor) -> Tensor:
-        """Whether each of `(B, *in)` does, with shape `(B,)`."""
+    def __call__(self, moved: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether each of `(B, *in)` does, and what it costs to predict labels near it, both `(B,)`."""
         rows = summary(moved).float() / self.scale
         rows = rows.nan_to_num(float("inf"), float("inf"), float("inf"))
-        near = torch.cat([torch.cdist(part, self.rows).amin(1) <= self.limit for part in rows.split(_ROWS)])
+        nearest = [torch.cdist(part, self.rows).min(1) for part in rows.split(_ROWS)]
+        near = torch.cat([found.values for found in nearest]) <= self.limit
+        level = self.level[torch.cat([found.indices for found in nearest])]
         along = ((quadric(moved) - self.shift) / self.size) @ self.axes
         inside = ((along >= self.low) & (along <= self.high)).all(-1)
         side = moved.double() @ self.mean
         within = ((side >= self.ends[0]) & (side <= self.ends[1])) | (moved == 0).all(-1)
-        return near & inside & (within if within.ndim == 1 else within.all(-1))
+        return near & inside & (within if within.ndim == 1 else within.all(-1)), level
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,28 +48,34 @@ def root(square: float) -> float:
 
 
 def decide(
-    ratio: float, low: float, high: float, kappa: float, coverage: float, tolerance: float, extent: float | None
+    ratio: float, low: float, upper: float, kappa: float, coverage: float, tolerance: float, extent: float | None
 ) -> Direction:
-    """Compares the interval with the tolerance."""
-    strength, lower = root(ratio) / max(kappa, 1e-9), root(low)
-    upper = root(high) / max(kappa, 1e-9)
+    """Compares the interval with the tolerance.
+
+    Arguments:
+        ratio: The estimate, a ratio of squares, as the predictor shows it.
+        low: Its lower end.
+        upper: The upper end of the strength, with what the predictor may not show.
+        kappa: Share of a planted breaking that the predictor shows; 1 where nothing had to be planted.
+        coverage: Share of the transformed samples that lie where data are.
+        tolerance: The largest strength that counts as a symmetry.
+        extent: The largest size that was judged.
+    """
+    lower = root(low)
+    strength = min(root(ratio) / max(kappa, SEEN), 1.0)
     decision: Decision
     if lower > tolerance:
         decision, reason = "broken", f"breaking at least {lower:.0%}, above the tolerance of {tolerance:.0%}"
-        seen = max(kappa, SEEN)
-        return Direction(
-            min(root(ratio) / seen, 1.0), lower, root(high) / seen, kappa, coverage, decision, reason, tolerance, extent
-        )
-    if kappa < SEEN:
+    elif upper <= tolerance:
+        decision, reason = "symmetry", f"breaking at most {upper:.1%}, below the tolerance of {tolerance:.0%}"
+    elif kappa < SEEN:
         decision = "cannot tell"
         reason = f"of a planted breaking of {tolerance:.0%} only {kappa:.0%} would have been noticed"
         return Direction(math.nan, 0.0, math.nan, kappa, coverage, decision, reason, tolerance, extent)
-    if upper <= tolerance:
-        decision, reason = "symmetry", f"breaking at most {upper:.1%}, below the tolerance of {tolerance:.0%}"
     else:
         decision = "cannot tell"
         reason = f"the interval from {lower:.0%} to {min(upper, 1.0):.0%} straddles the tolerance of {tolerance:.0%}"
-    return Direction(min(strength, 1.0), lower, upper, kappa, coverage, decision, reason, tolerance, extent)
+    return Direction(strength, lower, upper, kappa, coverage, decision, reason, tolerance, extent)
 
 
 def exact_class(findings: Sequence[Finding], floor: float) -> int:

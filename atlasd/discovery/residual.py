@@ -224,7 +224,9 @@ def known_inputs(
     if problem.known:
         return None
     if not problem.is_field:
-        return VectorCoverage(problem.inputs(problem.pick(most))[:, 0])
+        index = problem.pick(most)
+        x, y, p = VectorPart(problem.part(range(problem.charts)), index, None).data
+        return VectorCoverage(x[:, 0], (y - p).double().flatten(1).square().sum(1))
     index = problem.pick(96)
     rows = []
     for block in problem.blocks():

@@ -34,19 +34,19 @@ class Sensitivity:
         self._planted: list[tuple[Planted, tuple[Function, ...]]] | None = None
         self._hidden: Tensor | None = None
 
-    def __call__(self, element: Tensor) -> float:
-        """Share of a planted breaking that is noticed under an element `(n, n)`."""
+    def __call__(self, pair: Tensor) -> float:
+        """Share of a planted breaking that is noticed under an element and its inverse, `(2, n, n)`."""
         fits = self.problem.fits
         assert fits is not None
         if self._planted is None:
-            sizes = self._sizes(element)
+            sizes = self._sizes(pair[0])
             planted = fits.planted(self.problem.samples, sizes, self.progress)
             self._planted = [(p, in_comparison(self.problem, fs)) for p, fs in planted]
         # What a map that is linear in its inputs cannot see is looked for in what it leaves over.
         blind = getattr(fits.recipe, "linear", False)
         unseen = [p.function for p, _ in self._planted if blind and not getattr(p.function, "linear", True)]
         asked = [(p, fs) for p, fs in self._planted if p.function not in unseen]
-        sums = torch.einsum("pkc,k->pc", self.residual.recovered(element[None], asked)[:, 0], self.weights)
+        sums = torch.einsum("pmkc,k->pc", self.residual.recovered(pair, asked), self.weights)
         felt = sums[:, 1] > 0
         shares = (sums[felt, 0] / sums[felt, 1]).tolist()
         if unseen:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.discovery.decide import Finding, decide, root
+from atlasd.discovery.decide import SEEN, Finding, decide, root
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Losses, Residual, known_inputs, scaled
 from atlasd.discovery.result import Direction
@@ -50,7 +50,7 @@ _TURNS = 60
 class _Trial:
     """One transformation and its inverse: rows of samples, and what they say."""
 
-    element: Tensor
+    pair: Tensor  # (2, n, n)
     excess: Tensor  # (B, K)
     scale: Tensor
     plain: Tensor
@@ -58,6 +58,11 @@ class _Trial:
     telling: float
     samples: int
     size: float
+
+    @property
+    def element(self) -> Tensor:
+        """The transformation itself."""
+        return self.pair[0]
 
     def ratio(self, weights: Tensor) -> float:
         bottom = float((self.scale @ weights).sum())
@@ -70,6 +75,14 @@ class _Trial:
         if not mean > 0:
             return math.inf
         return 2 * float((e - self.ratio(weights) * d).std()) / mean / len(e) ** 0.5
+
+    def hidden(self, weights: Tensor) -> float:
+        """The largest strength that a breaking can have which the predictor does not show at all.
+
+        What is unexplained may change its sign under the transformation: twice its amplitude.
+        """
+        left, scale = (float((z @ weights).sum()) for z in (self.plain, self.scale))
+        return 2 * root(left / scale) if scale > 0 else math.inf
 
     def charts(self) -> Tensor:
         """Strength on every chart, `(K,)`; NaN where nothing can be said."""
@@ -215,7 +228,7 @@ class Court:
             share = 0.0 if bool(wild[i]) else share
             count = int((kept.sum((0, 2)) > 0).sum())
             e, d, p = (z[i].sum(0) for z in (excess, scale, plain))
-            trials.append(_Trial(pairs[i, 0], e, d, p, share, telling[i], count, size))
+            trials.append(_Trial(pairs[i], e, d, p, share, telling[i], count, size))
         return trials
 
     def _telling(self, pairs: Tensor, losses: Losses) -> list[float]:
@@ -284,7 +297,7 @@ class Court:
                 )
             direction = Direction(nan, nan, nan, nan, best.coverage, decision, reason, self.tolerance)  # type: ignore[arg-type]
             return Finding(direction, best.element, torch.full_like(self.weights, nan), unfelt)
-        worst: tuple[float, float, float, _Trial] | None = None
+        worst: tuple[float, _Trial] | None = None
         lowest, limit, share = -math.inf, -math.inf, 0.0
         for trial in counting:
             ratio, low, high, skilled = self._interval(trial, level)
@@ -293,20 +306,21 @@ class Court:
                 direction = Direction(nan, nan, nan, nan, trial.coverage, "cannot tell", reason, self.tolerance)
                 return Finding(direction, trial.element, torch.full_like(self.weights, nan))
             lowest, limit = max(lowest, low), max(limit, high)
-            share = max(share, root(high) * TELLING / trial.telling)
+            share = max(share, TELLING / trial.telling)
             if worst is None or ratio > worst[0]:
-                worst = ratio, low, high, trial
+                worst = ratio, trial
         assert worst is not None
-        trial = worst[3]
-        kappa = 1.0
-        unexplained = float((trial.plain @ self.weights).sum() / ((trial.plain + trial.scale) @ self.weights).sum())
-        fits = self.problem.fits
-        # Where nothing has to be fitted again, the upper end is that of the map and not of the predictor for all.
-        if fits is not None and unexplained > self.tolerance**2 and (root(limit) < self.tolerance or fits.answers):
-            kappa = self._sensitivity(trial.element)
+        ratio, trial = worst
+        hidden, kappa, fits = trial.hidden(self.weights), 1.0, self.problem.fits
+        # Where nothing has to be fitted again, the sensitivity is known for all that is not plainly exact.
+        free = fits is not None and fits.answers
+        least, most = (self.floor, math.inf) if free else (self.tolerance, self.tolerance)
+        if fits is not None and root(limit) <= most and root(limit) + hidden > least:
+            kappa = self._sensitivity(trial.pair)
+            hidden = min(hidden, root(limit) / kappa - root(limit)) if kappa >= SEEN else hidden
         extent = max(t.size for t in counting) if len(group) > 1 else None
-        direction = decide(worst[0], lowest, limit, kappa, trial.coverage, self.tolerance, extent)
-        if direction.decision == "symmetry" and share / kappa > 1:
+        direction = decide(ratio, lowest, root(limit) + hidden, kappa, trial.coverage, self.tolerance, extent)
+        if direction.decision == "symmetry" and direction.upper * share > 1:
             cost = min(t.telling for t in counting)
             reason = f"breaking at most {direction.upper:.0%}, but unrelated transformations cost only {cost:.0%}"
             direction = replace(direction, decision="cannot tell", reason=reason)

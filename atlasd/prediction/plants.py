@@ -6,6 +6,7 @@ __all__ = ["FieldPlant", "FormPlant", "Planted", "VectorPlant", "draw_plants"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -35,9 +36,9 @@ class VectorPlant:
     amplitudes: Tensor
 
     @classmethod
-    def draw(cls, size: int, outputs: int, generator: torch.Generator) -> VectorPlant:
-        """Waves about as long as the data are wide, with random phases: neither even nor odd."""
-        waves = torch.randn(_WAVES, size, generator=generator, dtype=torch.float64) / size**0.5
+    def draw(cls, size: int, outputs: int, generator: torch.Generator, finer: float = 1.0) -> VectorPlant:
+        """Waves about as long as the data are wide, or finer ones, with random phases: neither even nor odd."""
+        waves = torch.randn(_WAVES, size, generator=generator, dtype=torch.float64) * (finer / size**0.5)
         phases = 2 * torch.pi * torch.rand(_WAVES, generator=generator, dtype=torch.float64)
         return cls(waves, phases, torch.randn(_WAVES, outputs, generator=generator, dtype=torch.float64))
 
@@ -149,12 +150,11 @@ def draw_plants(samples: Samples, count: int, generator: torch.Generator) -> lis
     """Random functions like those that samples in standard units could hold; on fields linear ones come first."""
     outputs = 1 if samples.classes else samples.outputs
     if not samples.is_field:
-        # Of sets, invariants are made of forms of pooled vectors: a breaking may be one of these as well.
-        kinds: list[type[VectorPlant] | type[FormPlant]] = [
-            VectorPlant,
-            FormPlant if samples.x.ndim == 3 else VectorPlant,
-        ]
-        return [kinds[k % 2].draw(samples.size, outputs, generator) for k in range(count)]
+        # Of sets, invariants are made of forms of pooled vectors: a breaking may be one of these as well. Of vectors,
+        # it may be of any scale: the finer one is seen less.
+        second = FormPlant.draw if samples.x.ndim == 3 else partial(VectorPlant.draw, finer=2.0)
+        kinds = [VectorPlant.draw, second]
+        return [kinds[k % 2](samples.size, outputs, generator) for k in range(count)]
     radii = samples.atlas.radii
     width = 5 if radii is None else 2 * max(min(3, radii[0] - radii[1]), 1) + 1
     linear = [True] * -(-count // 2) + [False] * (count // 2)

@@ -13,7 +13,8 @@ from torch.nn import functional
 from atlasd.prediction.trivial import centre_crop
 
 _CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
-_RIDGE = 1e-4
+_RIDGES = (1e-4, 1e-2, 1.0, 100.0)
+_FOLDS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,20 +58,24 @@ class Products:
 
 
 def explained(features: Tensor, targets: Tensor) -> Tensor:
-    """What features explain of targets, each half of the samples by a fit to the other, `(B, K, C', Q)`.
+    """What features explain of targets, each fold of the samples by a fit to the others, `(B, K, C', Q)`.
+
+    Of several ridges the one is taken that explains most.
 
     Arguments:
         features: With shape `(B, K, P, Q)`.
         targets: With shape `(B, K, C', Q)`.
     """
     ones = torch.cat([features, torch.ones_like(features[:, :, :1])], dim=2).double()
-    halves = [slice(0, len(ones) // 2), slice(len(ones) // 2, None)]
-    out = torch.zeros_like(targets, dtype=torch.float64)
-    for fit, ask in (halves, halves[::-1]):
-        rows, y = (z[fit].permute(1, 2, 0, 3).flatten(2) for z in (ones, targets.double()))  # (K, P, B Q)
-        gram = rows @ rows.mT
-        size = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None]
-        ridge = _RIDGE * size * torch.eye(gram.shape[-1], dtype=torch.float64)
-        weight = torch.linalg.solve(gram + ridge, rows @ y.mT)  # (K, P, C')
-        out[ask] = torch.einsum("kpc,bkpq->bkcq", weight, ones[ask])
-    return out
+    targets = targets.double()
+    grams, pulls = ones @ ones.mT, ones @ targets.mT  # (B, K, P, P), (B, K, P, C')
+    out = torch.zeros(len(_RIDGES), *targets.shape, dtype=torch.float64)
+    fold = torch.arange(len(ones)) % _FOLDS
+    for k in range(min(_FOLDS, len(ones))):
+        values, frame = torch.linalg.eigh(grams[fold != k].sum(0))
+        along = frame.mT @ pulls[fold != k].sum(0)
+        for out_of_fold, ridge in zip(out, _RIDGES, strict=True):
+            weight = frame @ (along / (values + ridge * values.mean(-1, keepdim=True)).unsqueeze(-1))
+            out_of_fold[fold == k] = torch.einsum("kpc,bkpq->bkcq", weight, ones[fold == k])
+    left = (targets - out).square().flatten(1).sum(1)
+    return out[int(left.argmin())]
