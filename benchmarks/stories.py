@@ -103,10 +103,13 @@ def angle(found, truth):
     return float(np.degrees(np.arccos(min(cosines.min(), 1.0))))
 
 
-def seconds_of(text):
-    """The first estimate that is said, in seconds."""
-    found = re.search(r"estimated time: about ([\d.]+) (s|min)", text)
-    return float("nan") if not found else float(found[1]) * (60 if found[2] == "min" else 1)
+def estimates(log):
+    """Seconds in all, as said at the start for linear maps and others, and as corrected by a first look at the map."""
+    start = re.search(r"estimated time: (.*)", log)
+    said = re.findall(r"about ([\d.]+) (s|min)", start[1] if start else "")
+    later = re.search(r"([\d.]+) s  about (\d+) s left, by", log)
+    parts = [f"{float(value) * (60 if unit == 'min' else 1):.0f}" for value, unit in said]
+    return "/".join(parts) + (f", corrected {float(later[1]) + float(later[2]):.0f}" if later else "")
 
 
 def tell(name, seed, control, directory, options):
@@ -130,10 +133,11 @@ def tell(name, seed, control, directory, options):
     claimed = len(result["generators"]), result["group"]["components"]
     whole = claimed == (len(story.truth), story.components) and verdict["symmetric"] == (claimed != (0, 1))
     word = ("FALSE" if verdict["symmetric"] else "right") if control else "right" if whole else "-----"
+    log = (directory / "runs" / f"{path.name}-seed{seed}" / "log.txt").read_text()
     stages = " ".join(f"{k} {v:.0f}" for k, v in result["seconds"].items() if v >= 1)
     print(
         f"{path.name:28} {word:6} {answer[:24]:24} {degrees:5.1f} deg {seconds:5.0f} s of {story.seconds:3.0f} "
-        f"(said {seconds_of(done.stderr):.0f}, "
+        f"(said {estimates(log)}, "
         f"processor {processor:.0f})  skill {result['predictor']['skill'] or 0:.3f} "
         f"{result['predictor']['kind'][:34]}; {stages}\n    {verdict['reason'][:400]}",
         flush=True,

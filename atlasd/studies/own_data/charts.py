@@ -96,7 +96,7 @@ def plan_charts(
             else f"fields must be at least 7 pixels wide to hold a chart, got shape {shape}; use --charts whole."
         )
     if asked == "auto":
-        return Placement("auto", None, in_radius, out_radius, _field_seconds(data, MOST[len(shape)]) + 15)
+        return Placement("auto", None, in_radius, out_radius, _field_seconds(data, MOST[len(shape)]) + 5)
     if asked == "whole":
         return Placement("whole", Atlas.whole(), None, None, _field_seconds(data, 1))
     out = out_radius or max(2, min(12, min(shape) // 12, room - 3))
@@ -186,12 +186,16 @@ def slowness(seconds: float = 0.05) -> float:
 
 
 def _field_seconds(data: OwnData, charts: int) -> float:
-    """Measured on one thread, for a linear map: fitting grows with charts and samples, the search with charts."""
+    """Measured on two cores, for a linear map: fitting grows with charts and samples, the search with charts."""
     dimensions, channels = data.x.ndim - 2, data.x.shape[1]
     fit = 0.0005 * charts * len(data.x) * channels**2
-    return (fit + 0.7 * charts + 8) * (4 if dimensions == 3 else 1) * (3 if data.classes else 1)
+    return (fit + 0.5 * charts + 4) * (7 if dimensions == 3 else 1) * (5 if data.classes else 1)
 
 
 def _vector_seconds(data: OwnData) -> float:
-    """Measured on one thread: fitting takes nearly all of it."""
-    return 20 + 0.004 * len(data.x) + 0.02 * data.x[0].numel()
+    """Measured on one thread: every question costs the same, and sets are asked about their pairs, too."""
+    if data.classes:
+        return 20 + 0.004 * len(data.x) + 0.02 * data.x[0].numel()
+    tokens, outputs = data.x.shape[1] if data.x.ndim == 3 else 0, data.y[0].numel()
+    questions = 3 if outputs % data.x.shape[-1] == 0 else 1  # vectors, covectors, invariants
+    return questions * (3 + 0.004 * len(data.x)) + 0.004 * len(data.x) * tokens

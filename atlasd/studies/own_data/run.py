@@ -264,8 +264,8 @@ def _summary(
     lines.append(f"charts: {placement.describe()}")
     slow = slowness()
     estimate = _time(slow * placement.seconds)
-    if data.is_field and not data.classes:  # perceptrons take the place of stencils
-        estimate += f", or {_time(2 * slow * placement.seconds)} if the map is not linear"
+    if data.is_field and not data.classes:
+        estimate += f", or {_time(3 * slow * placement.seconds)} if the map is not linear"
     lines.append(f"tolerance: {config.tolerance:g}; estimated time: {estimate}")
     return lines
 
