@@ -39,7 +39,8 @@ class Story:
     truth: np.ndarray
     components: int
     seconds: float
-    options: tuple[str, ...] = ()
+    units: tuple[float, ...] = ()
+    """Sizes of the columns; the truth is told where all are 1."""
 
 
 def _block(*places):
@@ -50,10 +51,10 @@ def _block(*places):
     return a
 
 
-def _so3(scale=(1.0, 1.0, 1.0)):
+def _so3():
     a = np.zeros((3, 3, 3))
     for k, (i, j) in enumerate(((0, 1), (0, 2), (1, 2))):
-        a[k, i, j], a[k, j, i] = -scale[i] / scale[j], scale[j] / scale[i]
+        a[k, i, j], a[k, j, i] = -1.0, 1.0
     return a
 
 
@@ -69,7 +70,7 @@ STORIES = {
     "smoothed": Story(made.smoothed, ROTATION, 2, 240),
     "kepler_next": Story(made.kepler_next, _block((0, 1), (2, 3)), 2, 60),
     "kepler_energy": Story(made.kepler_energy, np.concatenate([_block((0, 1)), _block((2, 3))]), 4, 60),
-    "units": Story(made.units, _so3((1.0, 1e3, 1e-3)), 2, 60),
+    "units": Story(made.units, _so3(), 2, 60, (1.0, 1e3, 1e-3)),
     "molecule": Story(made.molecule, _so3(), 2, 240),
     "label": Story(made.label, np.zeros((0, 2, 2)), 0, 5),
 }
@@ -86,19 +87,19 @@ MORE = {
     "median": Story(more.median, ROTATION, 2, 240),
     "sobel": Story(more.sobel, ROTATION, 2, 240),
     "spread": Story(more.spread, ROTATION, 2, 240),
-    "lengths": Story(more.lengths, _so3((1e-3, 1.0, 1e3)), 2, 60),
-    "comet": Story(more.comet, _block((0, 1), (2, 3)), 2, 60),
+    "lengths": Story(more.lengths, _so3(), 2, 60, (1e-3, 1.0, 1e3)),
+    "comet": Story(more.comet, _block((0, 1), (2, 3)), 2, 60, (1.5e8, 1.5e8, 29.8, 29.8)),
     "four_atoms": Story(more.four_atoms, _so3(), 2, 240),
 }
 
 
-def angle(found, truth):
-    """The largest principal angle between two spans, in degrees, each matrix in units in which the truth is even."""
+def angle(found, story):
+    """The largest principal angle between what was found and the truth, in degrees and in the units of the story."""
+    truth, units = story.truth, np.array(story.units or np.ones(story.truth.shape[-1]))
     if len(found) != len(truth) or not len(truth):
         return float("nan")
-    size = np.sqrt(np.abs(truth).max(0) * np.abs(truth).max(0).T)
-    weight = np.divide(np.abs(truth).max(0), size, out=np.ones_like(size), where=size > 0)
-    frames = [np.linalg.qr((np.asarray(a) / weight).reshape(len(a), -1).T)[0] for a in (found, truth)]
+    found = np.asarray(found) * units / units[:, None]
+    frames = [np.linalg.qr(a.reshape(len(a), -1).T)[0] for a in (found, truth)]
     cosines = np.linalg.svd(frames[0].T @ frames[1], compute_uv=False)
     return float(np.degrees(np.arccos(min(cosines.min(), 1.0))))
 
@@ -116,7 +117,7 @@ def tell(name, seed, control, directory, options):
     story = (STORIES | MORE)[name]
     path = directory / f"{name}{'_control' if control else ''}_{seed}"
     rng = np.random.default_rng([seed, *name.encode()])
-    arguments = [*story.make(path, rng, control), *story.options, *options]
+    arguments = [*story.make(path, rng, control), *options]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", "atlasd", "discover", *arguments, "--seed", str(seed), "--json"]
     started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -129,7 +130,7 @@ def tell(name, seed, control, directory, options):
     result = json.loads(done.stdout)
     verdict = result["verdict"]
     answer = result["group"]["name"] if verdict["symmetric"] else verdict["reason"].split(":")[0]
-    degrees = angle(np.array(result["generators"]), story.truth)
+    degrees = angle(result["generators"], story)
     claimed = len(result["generators"]), result["group"]["components"]
     whole = claimed == (len(story.truth), story.components) and verdict["symmetric"] == (claimed != (0, 1))
     word = ("FALSE" if verdict["symmetric"] else "right") if control else "right" if whole else "-----"

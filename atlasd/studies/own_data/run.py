@@ -29,7 +29,7 @@ from atlasd.runtime.executor import all_cores
 from atlasd.runtime.progress import Progress, tell
 from atlasd.runtime.stages import located
 from atlasd.studies.config import RunConfig, option, tolerance_option
-from atlasd.studies.own_data.charts import Placement, place_charts, plan_charts, slowness
+from atlasd.studies.own_data.charts import NOT_LINEAR, Placement, place_charts, plan_charts, slowness
 from atlasd.studies.record import Extras
 
 
@@ -88,10 +88,10 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
     raw = data
     sphere = config.charts.startswith("sphere")
     action, data, pairs = _action(data, config.vectors, sphere, config.targets)
-    if config.budget:
-        parse_time(config.budget)
-    placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs)
-    for line in _summary(config, data, choice, files, placement, action):
+    budget, slow = parse_time(config.budget) if config.budget else None, slowness()
+    free = None if budget is None else budget / slow
+    placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs, free)
+    for line in _summary(config, data, choice, files, placement, action, slow):
         if line.startswith(("guessed:", "note:")):
             tell(progress, line)  # what nobody asked for is said even where progress is not shown
         else:
@@ -105,7 +105,7 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
             action=action,
             rho_out=_asked(config.targets, data, action),
             tolerance=config.tolerance,
-            budget=None if not config.budget else max(parse_time(config.budget) - (time.monotonic() - started), 1.0),
+            budget=None if budget is None else max(budget - (time.monotonic() - started), 1.0),
             seed=seed,
             device=config.device,
             progress=progress,
@@ -242,7 +242,13 @@ def _possible(field: torch.Tensor) -> tuple[tuple[int, int], ...]:
 
 
 def _summary(
-    config: OwnConfig, data: OwnData, choice: Choice, files: list[DataFile], placement: Placement, action: Action | None
+    config: OwnConfig,
+    data: OwnData,
+    choice: Choice,
+    files: list[DataFile],
+    placement: Placement,
+    action: Action | None,
+    slow: float,
 ) -> list[str]:
     """What was understood, one line each."""
     lines = [f"data: {' and '.join(f'{f.path} ({f.kind})' for f in files)}"]
@@ -262,10 +268,9 @@ def _summary(
         f"note: {n}" for n in (*data.notes, *(f"column {reason.split(';')[0]} and is left out" for reason in unused))
     ]
     lines.append(f"charts: {placement.describe()}")
-    slow = slowness()
     estimate = _time(slow * placement.seconds)
     if data.is_field and not data.classes:
-        estimate += f", or {_time(3 * slow * placement.seconds)} if the map is not linear"
+        estimate += f", or {_time(NOT_LINEAR * slow * placement.seconds)} if the map is not linear"
     lines.append(f"tolerance: {config.tolerance:g}; estimated time: {estimate}")
     return lines
 

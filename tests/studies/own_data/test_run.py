@@ -87,6 +87,8 @@ def test_charts_are_planned_before_work_starts(here):
     np.savez(here / "d.npz", x=x, y=x**2)
     data = own(file="d.npz")
     assert plan_charts(data, "auto", None, None).atlas is None
+    few, none = plan_charts(data, "auto", None, None, budget=40.0), plan_charts(data, "auto", None, None, budget=1.0)
+    assert none.most == 2 < few.most < plan_charts(data, "auto", None, None).most and few.seconds <= 40 / 3
     assert plan_charts(data, "whole", None, None).describe() == "one, the whole field"
     assert len(plan_charts(data, "20,20;20,60", 9, 5).atlas) == 2
     assert 1 < len(plan_charts(data, "grid", None, None).atlas) <= 36
