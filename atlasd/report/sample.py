@@ -48,7 +48,7 @@ def sample_block(fields: Mapping[str, Tensor]) -> str:
         parts.append(
             f"<figure><svg class='picture' viewBox='0 0 {width} {height}' role='img' "
             f"aria-label='{name} field of one sample'><g{flip}><image href='{source}' width='{width}' "
-            f"height='{height}' preserveAspectRatio='none' class='ground'/>{arrows}</g></svg>"
+            f"height='{height}' preserveAspectRatio='none'/>{arrows}</g></svg>"
             f"<figcaption>{what}, {picture.low:.3g} (dark) to {picture.high:.3g} (bright){north}</figcaption></figure>"
         )
     return f"<div class='pair'>{''.join(parts)}</div>" if parts else ""
