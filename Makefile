@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export ATLASD_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test lint slow bench docs audit clean
+.PHONY: demo test lint slow coverage bench docs audit clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,9 @@ lint: $(VENV)/.installed
 
 test: lint
 	$(BIN)/python -m pytest -m "not slow" -n 2 -q
+
+coverage: $(VENV)/.installed
+	$(BIN)/python -m pytest -m "not slow" -n 2 -q --cov --cov-report=term:skip-covered --cov-report=html
 
 slow: $(VENV)/.docs
 	$(BIN)/python -m pytest -m slow -q

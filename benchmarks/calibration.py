@@ -103,7 +103,7 @@ def judge_given(trial: Trial, tolerance: float) -> list[Claim]:
     matrices = [*((a, True) for a in trial.generators), *((g, False) for g in trial.elements)]
     covered = None
     if coverage is not None and trial.system.kind == "vector":
-        covered = lambda x: coverage(units.inputs(x))  # noqa: E731
+        covered = lambda x: coverage(units.inputs(x))[0]  # noqa: E731
     claims = []
     for finding, (matrix, generator) in zip(findings, matrices, strict=True):
         decisive = units.to_raw(finding.element)

@@ -37,8 +37,8 @@ from atlasd.cli import main as atlasd
 from atlasd.cli.resume import parse_words
 from atlasd.data.files import open_data
 from atlasd.data.pandas_table import TableWriter
+from atlasd.discovery.digest import digest
 from atlasd.discovery.discover import discover
-from atlasd.discovery.seal import seal
 from atlasd.errors import AtlasdError
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.prediction.train import Schedule
@@ -230,7 +230,7 @@ def alter(part, root, chance):
         content = altered(json.loads(part.read_text()), chance)
         if text == "result.json":
             with contextlib.suppress(Exception):
-                content["digest"] = seal(content, load_file(str(root / "tensors.safetensors")))
+                content["digest"] = digest(content, load_file(str(root / "tensors.safetensors")))
         part.write_text(json.dumps(content))
         return True
     if text.endswith(".safetensors") and part.parent.name == "stages":

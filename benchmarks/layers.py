@@ -45,13 +45,18 @@ def conjugated(group, change):
     return ad.Group(change @ group.algebra.basis @ back, change @ group.cosets @ back)
 
 
-def waves(samples, size, seed, shortest=12.0):
-    """Sums of six plane waves in random directions, `(N, 1, size, size)`, of one to two times the shortest length."""
+def waves(samples, size, seed, shortest=12.0, change=None):
+    """Sums of six plane waves in random directions, `(N, 1, size, size)`, of one to two times the shortest length.
+
+    With a change of coordinates of determinant 1, lengths are those before it: what a conjugated group turns into each
+    other are then waves of the same length.
+    """
     generator = stream(seed, "waves")
     direction = torch.randn(samples, 6, 2, generator=generator, dtype=torch.float64)
     length = shortest * (1 + torch.rand(samples, 6, 1, generator=generator, dtype=torch.float64))
     phase = 2 * torch.pi * torch.rand(samples, 6, 1, generator=generator, dtype=torch.float64)
     k = 2 * torch.pi * direction / direction.norm(dim=-1, keepdim=True) / length
+    k = k if change is None else k @ torch.linalg.inv(change)
     field = (k @ pixel_grid((size, size), dtype=torch.float64).mT + phase).cos().sum(1) / 6**0.5
     return field.reshape(samples, 1, size, size).float()
 
@@ -76,26 +81,31 @@ def random_network(group, kind, seed, activation):
 
 def planes(seeds):
     turns = SO2.algebra.exp(torch.tensor([[0.3], [torch.pi / 4], [1.0], [2.2]], dtype=torch.float64))
-    groups = {
-        "C4": (ad.known.cyclic(4), "regular", None),
-        "D4": (ad.known.dihedral(4), "regular", None),
-        "C8": (ad.known.cyclic(8), "regular", None),
-        "SO(2)": (SO2, "circle(2)", turns),
-        "O(2)": (O2, "circle(2)", torch.cat([turns, O2.cosets[1] @ turns])),
-        "sheared SO(2)": (conjugated(SO2, SHEAR), "circle(2)", SHEAR @ turns @ torch.linalg.inv(SHEAR)),
-        "plain": (ad.known.cyclic(1), "trivial", turns),
+    sheared, sheared_turns = conjugated(SO2, SHEAR), SHEAR @ turns @ torch.linalg.inv(SHEAR)
+    c4, d4, c8 = ad.known.cyclic(4), ad.known.dihedral(4), ad.known.cyclic(8)
+    # Group, fields, elements, coordinates of the waves, precision.
+    rows = {
+        "C4": (c4, "regular", c4.cosets[1:], None, torch.float32),
+        "C4, double": (c4, "regular", c4.cosets[1:], None, torch.float64),
+        "D4": (d4, "regular", d4.cosets[1:], None, torch.float32),
+        "D4, double": (d4, "regular", d4.cosets[1:], None, torch.float64),
+        "C8": (c8, "regular", c8.cosets[1:], None, torch.float32),
+        "SO(2)": (SO2, "circle(2)", turns, None, torch.float32),
+        "O(2)": (O2, "circle(2)", torch.cat([turns, O2.cosets[1] @ turns]), None, torch.float32),
+        "sheared SO(2)": (sheared, "circle(2)", sheared_turns, SHEAR, torch.float32),
+        "  waves not sheared": (sheared, "circle(2)", sheared_turns, None, torch.float32),
+        "plain": (ad.known.cyclic(1), "trivial", turns, None, torch.float32),
     }
     for activation in (nn.SiLU, nn.ReLU):
         for shortest in (12.0, 24.0):
             print(f"random networks, {activation.__name__}, waves of {shortest:.0f} to {2 * shortest:.0f} pixels")
-            for name, (group, kind, elements) in groups.items():
-                elements = group.cosets[1:] if elements is None else elements
+            for name, (group, kind, elements, change, precision) in rows.items():
                 errors = []
                 for seed in range(seeds):
-                    x = waves(4, 61, seed, shortest)
-                    built = random_network(group, kind, seed, activation)
+                    x = waves(4, 61, seed, shortest, change).to(precision)
+                    built = random_network(group, kind, seed, activation).to(precision)
                     errors.append(float(field_error(built, x, elements, radius=14).square().mean().sqrt()))
-                print(f"  {name:14} {kind:10} mean {fmean(errors):.2e}  largest {max(errors):.2e}", flush=True)
+                print(f"  {name:20} {kind:10} mean {fmean(errors):.2e}  largest {max(errors):.2e}", flush=True)
 
 
 def two_circles():
@@ -134,15 +144,15 @@ def tensors(seeds):
 
 
 def momenta(kind, count, seed):
-    """Three 4-vectors and a smooth function of their products in the metric of Minkowski or the symplectic form."""
+    """Three 4-vectors and a smooth function of their products in the form of Minkowski or a symplectic one."""
     x = torch.randn(count, 3, 4, generator=stream(seed, "momenta", kind))
     form = torch.diag(torch.tensor([-1.0, 1.0, 1.0, 1.0]))
     if kind == "sp(4)":
         form = torch.zeros(4, 4)
         form[:2, 2:], form[2:, :2] = torch.eye(2), -torch.eye(2)
     p = torch.einsum("bia,ac,bjc->bij", x, form, x)
-    a, b, c = (p[:, 0, 1], p[:, 1, 2], p[:, 2, 2]) if kind == "so(1,3)" else (p[:, 0, 1], p[:, 1, 2], p[:, 0, 2])
-    return x, a + b / 2 + c / 2 + torch.sin(a + c) / 2
+    a, b, c = p[:, 0, 1], p[:, 1, 2], p[:, 0, 2] if kind == "sp(4)" else p[:, 2, 2]
+    return x, a + (b + c) / 2 + torch.tanh(a) / 2
 
 
 def train(model, x, y, *, epochs, rate, batch, seed, decay=1e-4):

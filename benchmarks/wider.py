@@ -1,7 +1,7 @@
-"""Groups beyond matrices about a fixed point: the tasks `affine` and `cubic` of others, and pairs of points.
+"""Groups beyond matrices about a fixed point, each task with a broken term of 30 % as a control.
 
 python benchmarks/wider.py --seeds 10 --task affine --task cubic
-python benchmarks/wider.py --seeds 5 --task pairs
+python benchmarks/wider.py --seeds 5 --task pairs --task winds --task advection --task conserved --task heat
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 import atlasd as ad
-
-
-def cosine(a: Tensor, b: Tensor) -> float:
-    """Cosine between two fields `(N, n)`."""
-    return abs(float((a * b).sum() / a.norm() / b.norm()))
+from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
+from atlasd.studies.rivals import compare_affine, compare_cubic
+from atlasd.studies.rivals.compare_affine import affine_fields, affine_task
+from atlasd.studies.rivals.compare_cubic import cubic_task
+from atlasd.studies.rivals.measures import angle_of_fields
+from atlasd.studies.rivals.tasks import rippled
+from atlasd.studies.rivals.vector_fields import homogeneous_to_fields
+from atlasd.studies.zoo.kepler import kepler_states
 
 
 def draw(*shape: int, seed: int) -> Tensor:
@@ -29,29 +33,26 @@ def draw(*shape: int, seed: int) -> Tensor:
 def affine(seed: int) -> None:
     """Ellipses about (1, 1), Shaw et al.: a rotation about a point that is not the origin."""
     for count in (200, 2000, 20000):
-        x = draw(count, 2, seed=seed) * torch.tensor([2.0, 1.0]) + 1
+        x, y = affine_task(count, seed)
         started = time.perf_counter()
-        y = (x[:, 0] - 1) ** 2 + 4 * (x[:, 1] - 1) ** 2
         found = ad.discover(x, y, action=ad.AffineAction(), cosets=False, seed=seed, progress=False)
-        truth = torch.stack([4 - 4 * x[:, 1], x[:, 0] - 1], dim=-1)
-        basis = found.algebra.basis
-        fields = x @ basis[:, :2, :2].mT + basis[:, None, :2, 2]
-        value = cosine(fields[0], truth) if len(basis) else float("nan")
+        error = angle_of_fields(
+            affine_fields(x, homogeneous_to_fields(found.algebra.basis)), compare_affine.true_field(x)
+        )
         took = time.perf_counter() - started
-        said = f"{found.group.name}, {len(basis)} generators, cosine {value:.9f}, {took:.1f} s"
-        print(f"affine N={count} seed {seed}: {said}")
+        print(f"affine N={count} seed {seed}: {found.group.name}, {error:.9f} degrees, {took:.1f} s")
 
 
 def cubic(seed: int) -> None:
     """x^3 - y^2, Shaw et al.: a field that is not linear; and the same with a broken term of 30 %."""
-    x = 2 * draw(2000, 2, seed=seed)
-    y = x[:, 0] ** 3 - x[:, 1] ** 2
-    for name, target in (("cubic", y), ("cubic, broken", y + 0.3 * y.std() * torch.sin(2 * x[:, 0] + x[:, 1]))):
+    x, y = cubic_task(2000, seed)
+    action = ad.PolynomialAction(degree=2)
+    for name, target in (("cubic", y), ("cubic, broken", rippled(x, y))):
         started = time.perf_counter()
-        found = ad.discover(x, target, action=ad.PolynomialAction(degree=2), seed=seed, progress=False)
-        truth = torch.stack([2 * x[:, 1], 3 * x[:, 0] ** 2], dim=-1)
-        values = [cosine(ad.PolynomialAction(degree=2).columns(x) @ f.mT, truth) for f in found.fields]  # type: ignore[attr-defined]
-        print(f"{name} seed {seed}: {found.headline}, cosines {values}, {time.perf_counter() - started:.1f} s")
+        found = ad.discover(x, target, action=action, seed=seed, progress=False)
+        fields = torch.einsum("kim,bm->kbi", found.fields, action.columns(x))  # type: ignore[attr-defined]
+        error = angle_of_fields(fields, compare_cubic.true_field(x))
+        print(f"{name} seed {seed}: {found.headline}, {error:.6f} degrees, {time.perf_counter() - started:.1f} s")
 
 
 def pairs(seed: int) -> None:
@@ -65,7 +66,102 @@ def pairs(seed: int) -> None:
             print(f"{name} n={n} seed {seed}: {found.headline}, {time.perf_counter() - started:.1f} s")
 
 
-TASKS: dict[str, Callable[[int], None]] = {"affine": affine, "cubic": cubic, "pairs": pairs}
+def smooth_fields(samples: int, channels: int, seed: int) -> Tensor:
+    """Isotropic random fields, `(samples, channels, 37, 37)`."""
+    line = torch.arange(-7.0, 8.0)
+    bell = torch.exp(-(line[:, None] ** 2 + line[None] ** 2) / 12.5)
+    noise = draw(samples * channels, 1, 51, 51, seed=seed).float()
+    return functional.conv2d(noise, bell[None, None] / bell.sum() * 5).reshape(samples, channels, 37, 37)
+
+
+def slope(field: Tensor, axis: int) -> Tensor:
+    """Central differences along one axis."""
+    return torch.gradient(field, dim=axis)[0]
+
+
+def _representation(name: str, x: Tensor, clean: Tensor, broken: Tensor, seed: int) -> None:
+    """Asks how channels mix, of a law and of the same with a broken term of 30 %."""
+    atlas = ad.Atlas.at([(18, 18)], in_radius=16, out_radius=8)
+    for words, y in ((name, clean), (f"{name}, broken", clean + 0.3 * clean.std() * broken / broken.std())):
+        started = time.perf_counter()
+        found = ad.discover_representation(x, y, atlas=atlas, seed=seed)
+        took = time.perf_counter() - started
+        print(f"{words} seed {seed}: {found.symmetries.headline}; {found.reason} {took:.1f} s", flush=True)
+
+
+def winds(seed: int) -> None:
+    """Two winds without names to their vorticity and to their divergence."""
+    x = smooth_fields(300, 2, seed)
+    u, v = x.unbind(1)
+    broken = slope(slope(u, -1), -1)[:, None]
+    _representation("vorticity", x, (slope(v, -1) - slope(u, -2))[:, None], broken, seed)
+    _representation("divergence", x, (slope(u, -1) + slope(v, -2))[:, None], broken, seed)
+
+
+def advection(seed: int) -> None:
+    """Temperature and two winds to the advection of temperature."""
+    x = smooth_fields(500, 3, seed)
+    t, u, v = x.unbind(1)
+    y = (u * slope(t, -1) + v * slope(t, -2))[:, None]
+    # A product of winds and slopes alone would be advection by a mixture of the winds, which is no breaking.
+    _representation("advection", x, y, slope(t, -1).square()[:, None], seed)
+
+
+def _oscillator(v: Tensor, damping: float = 0.0) -> Tensor:
+    return torch.stack([v[:, 1], -v[:, 0] - damping * v[:, 1]], dim=-1)
+
+
+def _lorenz(v: Tensor) -> Tensor:
+    x, y, z = v.unbind(-1)
+    return torch.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z], dim=-1)
+
+
+def _planet(v: Tensor, drag: float = 0.0) -> Tensor:
+    q, p = v[:, :2], v[:, 2:]
+    return torch.cat([p, -q / q.norm(dim=1, keepdim=True) ** 3 - drag * p], dim=1)
+
+
+def conserved(seed: int) -> None:
+    """Conserved quantities of a planet and an oscillator; none with friction of 30 %, and none of Lorenz's flow."""
+    orbits = kepler_states(1200, torch.Generator().manual_seed(seed)).double()
+    two = draw(600, 2, seed=seed)
+    inverse: dict[str, Callable[[Tensor], Tensor]] = {"1/r": lambda z: 1 / z[:, :2].norm(dim=1)}
+    nothing: dict[str, Callable[[Tensor], Tensor]] = {}
+    cases = (
+        ("kepler", orbits, _planet(orbits), inverse, 2),
+        ("kepler, friction", orbits, _planet(orbits, 0.3), inverse, 2),
+        ("oscillator", two, _oscillator(two), nothing, None),
+        ("oscillator, friction", two, _oscillator(two, 0.3), nothing, None),
+        ("lorenz", 8 * (three := draw(600, 3, seed=seed)), _lorenz(8 * three), nothing, None),
+    )
+    for name, x, dx, library, degree in cases:
+        started = time.perf_counter()
+        found = ad.discover_flow(x, dx, cosets=False, degree=degree, functions=library, seed=seed)
+        said = "; ".join(c.formula for c in found.conserved) or "nothing"
+        print(f"{name} seed {seed}: {said}, {time.perf_counter() - started:.1f} s", flush=True)
+
+
+def heat(seed: int) -> None:
+    """Heat flow in nineteen charts with shifts; and the same with a conductivity that varies by 30 % over 40 pixels."""
+    with torch.no_grad():
+        x = heat_fields(400, generator=torch.Generator().manual_seed(seed))
+        for name, steps in (("heat", 50), ("heat, uneven", 5)):
+            y = simulate_heat(x, steps=steps)
+            if steps == 5:
+                line = torch.arange(128.0) * 2 * torch.pi / 40
+                y = x + (1 + 0.3 * 2**0.5 * torch.sin(line + seed)) * (y - x)
+            started = time.perf_counter()
+            action = ad.GridAction(translations=True)
+            found = ad.discover(x, y, atlas=heat_atlas(), action=action, seed=seed, progress=False)
+            apart = [tuple(int(c) for c in chart.center) for chart in found.charts if chart.outlier]
+            took = time.perf_counter() - started
+            print(f"{name} seed {seed}: {found.headline}; charts that differ: {apart}, {took:.1f} s", flush=True)
+
+
+TASKS: dict[str, Callable[[int], None]] = {
+    "affine": affine, "cubic": cubic, "pairs": pairs, "winds": winds, "advection": advection, "conserved": conserved,
+    "heat": heat,
+}  # fmt: skip
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ def named_commands() -> set[str]:
 
 
 def main() -> int:
-    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
     broken = [f"docs/api/cli.md: the command {name} is missing" for name in COMMANDS if name not in named_commands()]
     for page in pages:
         text = page.read_text()

@@ -130,7 +130,7 @@ def draw_verdict():
     axes.set_xlim(0.008, 3)
     axes.set_ylim(-0.5, 2.7)
     axes.set_yticks([])
-    axes.set_xlabel("error on held-out data (0 is exact, 1 is what unrelated motions give)", fontsize=9)
+    axes.set_xlabel("error on held-out data (0 is exact, 1 is what unrelated transformations give)", fontsize=9)
     axes.legend(loc="lower left", fontsize=8, frameon=False)
     return figure
 

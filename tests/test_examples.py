@@ -74,3 +74,15 @@ def test_flow():
 def test_curves():
     cubic, circle = run("08_curves", samples=500)
     assert cubic.formulas == ["0.667 y d/dx + x^2 d/dy"] and circle.group.name == "SO(2)"
+
+
+@pytest.mark.slow
+def test_nearby():
+    found = run("09_nearby", samples=160)
+    assert found.group.name == "E(2)" and [chart.outlier for chart in found.charts] == [True, True, False, False]
+
+
+@pytest.mark.slow
+def test_channels():
+    found = run("10_channels", samples=24)
+    assert found.inputs.name == "vector" and found.outputs.name == "scalar"

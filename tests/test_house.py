@@ -1,6 +1,7 @@
 """The house: imports point down only, and no room is too large to read."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ FLOORS = {
     "cli": 8,
 }
 # Discovery.report() draws and Discovery.network() builds; what they need is imported when they are called.
-EXCEPTIONS = {("discovery/result.py", "report"), ("discovery/doors.py", "nn")}
+EXCEPTIONS = {("discovery/result.py", "report"), ("discovery/result.py", "nn")}
 FRONT = {"__init__.py", "__main__.py", "downstream.py"}  # downstream: the former name of nn
 FILES = sorted(ROOT.rglob("*.py"))
 files = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -69,6 +70,18 @@ def test_exceptions_are_still_needed():
 @files
 def test_files_can_be_read_at_one_sitting(path):
     assert len(path.read_text().splitlines()) <= 400
+
+
+def test_both_sides_of_the_question_are_formed_in_one_place():
+    """f(g x) and rho(g) f(x) meet in the residual and in its two kinds of data; an average over a group goes back."""
+    place = {"discovery/residual.py", "discovery/part_vectors.py", "discovery/part_fields.py", "nn/averaging.py"}
+    found = set()
+    for path in FILES:
+        lines = "\n".join(line for line in path.read_text().splitlines() if ">>>" not in line)
+        sides = [re.search(rf"\.({side})\(", lines) for side in ("on_input|input_at", "on_output|output_at")]
+        if all(sides) and path.relative_to(ROOT).parts[0] != "studies":
+            found.add(path.relative_to(ROOT).as_posix())
+    assert found == place
 
 
 def test_front_door_opens():

@@ -39,6 +39,12 @@ class Ambient:
         return units[: self.block].flatten(0, 1)
 
     @property
+    def translations(self) -> Tensor:
+        r"""Generators of translations along every axis, with shape `(n - 1, n, n)`; none among linear maps."""
+        n = self.size
+        return self.directions[n - 1 :: n] if self.affine else torch.zeros(0, n, n, dtype=torch.float64)
+
+    @property
     def scaling(self) -> Tensor:
         r"""The generator of scalings, of unit norm, with shape `(n, n)`."""
         return self._linear_identity() / self.block**0.5

@@ -1,4 +1,4 @@
-r"""Bases that read well: the standard basis similarity and the standard form of a span."""
+r"""Standard bases: the standard form of a span, and the similarities by which generators are kept apart."""
 
 from __future__ import annotations
 

@@ -122,12 +122,12 @@ def _with_translations(basis: Tensor) -> Tensor:
 
 
 def _complex_structure() -> Tensor:
-    r"""Multiplication by i on C^2: a turn by the same angle in two planes."""
+    r"""Multiplication by i on C^2: a rotation by the same angle in two planes."""
     return torch.block_diag(*known.so(2).basis, *known.so(2).basis)[None]
 
 
 def _orbit_dimension(algebra: LieAlgebra) -> int:
-    r"""Rank of the map that sends X to the motion of the span under conjugation by exp(tX)."""
+    r"""Rank of the map that sends X to the change of the span under conjugation by exp(tX)."""
     n, frame = algebra.size, algebra.frame()
     rows = frame.flatten(1)
     units = torch.eye(n * n, dtype=torch.float64).reshape(-1, n, n)

@@ -1,4 +1,4 @@
-r"""Groups for the eye: LaTeX of a name, and matrices as coloured HTML tables."""
+r"""How groups are displayed: LaTeX of a name, and matrices as coloured HTML tables."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def describe_eigenvalues(values: list[complex]) -> str:
     if turning and stretching:
         return "spiral"
     if turning:
-        return "turns at unequal rates"
+        return "rotations at unequal rates"
     return "unequal stretches" if stretching else "nilpotent"
 
 

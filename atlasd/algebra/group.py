@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from atlasd.algebra.closing import Accept, close, locate, multiplication_table
 from atlasd.algebra.display import heat_maps, latex_name
 from atlasd.algebra.finite import name_finite
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import TOLERANCE, Membership
+from atlasd.algebra.product_closure import Accept, close_products, locate, multiplication_table
 from atlasd.errors import InputError
 from atlasd.runtime.codec import storable
 
@@ -124,7 +124,7 @@ class Group:
             The group, with `correction` and `dropped` set.
         """
         algebra = algebra if isinstance(algebra, LieAlgebra) else LieAlgebra(algebra)
-        found = close(Membership(algebra), torch.as_tensor(candidates), accept, tolerance, max_order)
+        found = close_products(Membership(algebra), torch.as_tensor(candidates), accept, tolerance, max_order)
         return cls(algebra, found.cosets, tolerance=tolerance, correction=found.correction, dropped=found.dropped)
 
     @cached_property
@@ -214,7 +214,7 @@ class Group:
             g: One element `(n, n)` or several `(M, n, n)`; every coset if left out.
 
         Returns:
-            Moved vectors, with the shape of `x`, or `(M, *, n)` for several elements.
+            Transformed vectors, with the shape of `x`, or `(M, *, n)` for several elements.
         """
         g = self.cosets if g is None else g
         if x.shape[-1:] != (self.size,):

@@ -102,7 +102,7 @@ def icosahedral() -> Group:
     r"""The 60 rotations of an icosahedron with vertices (0, ±1, ±golden ratio) and cyclic permutations."""
     golden = (1 + math.sqrt(5)) / 2
     a, b = golden / 2, 1 / (2 * golden)
-    # A fifth of a turn that takes vertices to vertices.
+    # A rotation by 72 degrees that takes vertices to vertices.
     fifth = torch.tensor([[0.5, b, -a], [b, a, 0.5], [a, -0.5, b]], dtype=torch.float64)
     return _generated(_permutation(1, 2, 0), _diagonal(1.0, -1.0, -1.0), fifth)
 

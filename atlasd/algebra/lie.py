@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from atlasd.algebra import closure, structure
+from atlasd.algebra import bracket_closure, structure
 from atlasd.errors import InputError
 from atlasd.runtime.codec import storable
 
@@ -127,7 +127,7 @@ class LieAlgebra:
         The share is taken of the brackets' size, or of the size brackets usually have where these
         nearly vanish, so that a noisy commuting algebra counts as nearly closed.
         """
-        return closure.closure_error(self.frame())
+        return bracket_closure.closure_error(self.frame())
 
     def structure_constants(self) -> Tensor:
         r"""Least-squares `c` of the frame, :math:`[E_i, E_j] = \sum_l c_{ijl} E_l`, shape `(k, k, k)`."""
@@ -207,7 +207,7 @@ class LieAlgebra:
 
         A span that is near no algebra is moved to wherever closure was best; see :meth:`closure_error`.
         """
-        return LieAlgebra(closure.close(self.frame(), iterations))
+        return LieAlgebra(bracket_closure.close_brackets(self.frame(), iterations))
 
     def _check_size(self, other: LieAlgebra) -> None:
         if other.size != self.size:

@@ -93,7 +93,7 @@ def starting_points(frame: Array, count: int = 48) -> Array:
     random = np.random.default_rng(0)
     steps = random.standard_normal((count, k))
     steps /= np.linalg.norm(steps, axis=1, keepdims=True)
-    # Far enough for the slowest rotation to make half a turn; where there is none, for a fair stretch.
+    # Far enough for the slowest rotation to reach 180 degrees; where there is none, for a fair stretch.
     rates = np.abs(np.linalg.eigvals(np.tensordot(steps, frame, axes=1)).imag)
     slowest = rates[rates > 0.15].min(initial=1.0)
     reach = np.pi * max(np.sqrt(2), 1 / slowest)

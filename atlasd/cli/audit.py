@@ -1,4 +1,4 @@
-"""Which symmetries a trained model really has."""
+"""Which symmetries a trained model has."""
 
 from __future__ import annotations
 

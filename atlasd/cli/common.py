@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 __all__ = [
-    "AsJson", "Dask", "Quiet", "Seed", "Settings", "Tls", "Tolerance", "Verbose", "WorkerCount", "carry_out",
-    "chosen_workers", "console", "experiment_names", "shown_progress", "tell", "write_run_page",
+    "AsJson", "Quiet", "Running", "Seed", "Settings", "Tolerance", "carry_out", "chosen_workers", "console",
+    "experiment_names", "shown_progress", "tell", "write_run_page",
 ]  # fmt: skip
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,30 +28,41 @@ Tolerance = Annotated[
     typer.Option(help="Largest strength of a breaking that counts as a symmetry, from 0 to 1  [default: 0.2]"),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only what was guessed.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say when every stage is done, and how long it took.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 Settings = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; `atlasd list NAME` shows all."),
 ]
 
-WorkerCount = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        metavar="N",
-        help="Processes, one thread each  [default: this one; for discover with many charts, all cores]",
-    ),
-]
-Dask = Annotated[str, typer.Option("--dask", metavar="ADDRESS", help="Work on this Dask cluster: tls://HOST:8786.")]
-Tls = Annotated[
-    str,
-    typer.Option(
-        "--tls",
-        metavar="CA,CERT,KEY",
-        help="With --dask tls://...: files of the authority's certificate, of one's own, and of its key.",
-    ),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """Options of every command that works for long: where it works, and what it shows; see `running_options`."""
+
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            help="Processes, one thread each  [default: this one; for discover with many charts and zoo, all cores]",
+        ),
+    ] = None
+    dask: Annotated[
+        str, typer.Option("--dask", metavar="ADDRESS", help="Work on this Dask cluster: tls://HOST:8786.")
+    ] = ""
+    tls: Annotated[
+        str,
+        typer.Option(
+            "--tls",
+            metavar="CA,CERT,KEY",
+            help="With --dask tls://...: files of the authority's certificate, of one's own, and of its key.",
+        ),
+    ] = ""
+    as_json: AsJson = False
+    quiet: Quiet = False
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say when every stage is done, and how long it took.")
+    ] = False
 
 
 def experiment_names(incomplete: str) -> list[str]:
@@ -154,21 +166,20 @@ def write_run_page(recorded: Recorded) -> Path:
     return write_report(recorded.discovery, directory / "report.html", content=recorded.content, fields=fields)
 
 
-def carry_out(
-    plan: Plan, *, workers: int | None, dask: str, tls: str, as_json: bool, quiet: bool, verbose: bool
-) -> None:
+def carry_out(plan: Plan, running: Running) -> None:
     """Runs a plan, writes its page, and prints what was found."""
     from atlasd.report.figures import write_figures
     from atlasd.studies.record import execute
 
-    with chosen_workers(workers, dask, tls), shown_progress(quiet, verbose) as progress:
+    placed = chosen_workers(running.workers, running.dask, running.tls)
+    with placed, shown_progress(running.quiet, running.verbose) as progress:
         recorded = execute(plan, progress, write_figures)
         page = write_run_page(recorded)
-    if as_json:
+    if running.as_json:
         sys.stdout.write((plan.directory / "result.json").read_text())
         return
     from atlasd.report.tables import print_discovery
 
     print_discovery(recorded.discovery, console(), metrics=recorded.extras.metrics)
-    if not quiet:
+    if not running.quiet:
         tell(f"kept in {plan.directory}; the report is {page}")

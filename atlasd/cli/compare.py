@@ -10,22 +10,11 @@ from typing import Annotated
 
 import typer
 
-from atlasd.cli.common import (
-    AsJson,
-    Dask,
-    Quiet,
-    Seed,
-    Settings,
-    Tls,
-    Tolerance,
-    WorkerCount,
-    chosen_workers,
-    console,
-    shown_progress,
-    tell,
-)
+from atlasd.cli.common import Running, Seed, Settings, Tolerance, chosen_workers, console, shown_progress, tell
+from atlasd.cli.options import running_options
 
 
+@running_options
 def compare(
     name: Annotated[str, typer.Argument(help="heat, dimuons, top-tagging or sphere-mnist.")],
     settings: Settings = [],  # noqa: B006
@@ -33,11 +22,8 @@ def compare(
     seed: Seed = 0,
     methods: Annotated[str, typer.Option(metavar="NAME,...", help="Some of the methods; all by default.")] = "",
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/compare-NAME-seedS]")] = None,
-    workers: WorkerCount = None,
-    dask: Dask = "",
-    tls: Tls = "",
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    *,
+    running: Running,
 ) -> None:
     """Run every method on the same data, and show what each finds, claims and costs."""
     from atlasd import __version__
@@ -57,8 +43,8 @@ def compare(
     chosen = [m.strip() for m in methods.split(",") if m.strip()]
     words = ["compare", *config.words(name, seed)[1:], *(["--methods", ",".join(chosen)] if chosen else [])]
     with (
-        chosen_workers(workers, dask, tls),
-        shown_progress(quiet) as progress,
+        chosen_workers(running.workers, running.dask, running.tls),
+        shown_progress(running.quiet, running.verbose) as progress,
         keeping(directory, words, __version__, progress.say),
     ):
         ours = directory / NAME / "ours"
@@ -66,7 +52,7 @@ def compare(
         written = write_table(table, directory, ours)
         if written is not None:
             write_report(written.discovery, directory / "report.html", content=written.content, title=f"compare {name}")
-    if as_json:
+    if running.as_json:
         sys.stdout.write((directory / "compare.json").read_text())
         return
     screen = console()
@@ -79,5 +65,5 @@ def compare(
         screen.print(row_table(table.memory))
     typer.echo(f"negative control: {contest.control}")
     typer.echo("paper: " + ", ".join(f"{k}: {v}" for k, v in contest.paper.items()))
-    if not quiet:
+    if not running.quiet:
         tell(f"kept in {directory}")

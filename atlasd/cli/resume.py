@@ -11,7 +11,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from atlasd.cli.common import AsJson, Dask, Quiet, Tls, WorkerCount, carry_out, tell
+from atlasd.cli.common import Running, carry_out, tell
+from atlasd.cli.options import running_options
 from atlasd.errors import DataError
 
 N = TypeVar("N", int, float)
@@ -102,14 +103,8 @@ def _settings_of_discover() -> frozenset[str]:
     return frozenset(key.replace("_", "-") for key, *_ in OWN.config().describe()) - {"file", "second"}
 
 
-def resume(
-    directory: Annotated[Path, typer.Argument(help="The run directory.")],
-    workers: WorkerCount = None,
-    dask: Dask = "",
-    tls: Tls = "",
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
+@running_options
+def resume(directory: Annotated[Path, typer.Argument(help="The run directory.")], *, running: Running) -> None:
     """Continue a run that was stopped or killed; finished stages are not done again."""
     from atlasd.runtime.stages import MARKS, NAME, read_plan, resuming
 
@@ -122,14 +117,13 @@ def resume(
     where = plan.get("where")
     wanted = parse_words(plan["words"])
     with resuming(Path(where) if isinstance(where, str) else Path()):
-        _go_on(wanted, directory, workers=workers, dask=dask, tls=tls, as_json=as_json, quiet=quiet)
+        _go_on(wanted, directory, running)
 
 
-def _go_on(
-    wanted: Wanted, directory: Path, *, workers: int | None, dask: str, tls: str, as_json: bool, quiet: bool
-) -> None:
+def _go_on(wanted: Wanted, directory: Path, running: Running) -> None:
     if wanted.command == "zoo":
         from atlasd.cli.zoo import zoo
+        from atlasd.discovery.tolerance import TOLERANCE
 
         zoo(
             seeds=wanted.number("seeds", 5),
@@ -137,10 +131,11 @@ def _go_on(
             only=wanted.options.get("only", ""),
             mode=wanted.options.get("mode", "both"),
             noise=wanted.number("noise", 0.0),
-            tolerance=wanted.number("tolerance", 0.2),
+            tolerance=wanted.number("tolerance", TOLERANCE),
             quick="quick" in wanted.flags,
-            out=directory, workers=workers, dask=dask, tls=tls, as_json=as_json, quiet=quiet,
-        )  # fmt: skip
+            out=directory,
+            running=running,
+        )
         return
     seed = wanted.number("seed", 0)
     if wanted.command == "compare":
@@ -151,8 +146,9 @@ def _go_on(
             settings=list(wanted.settings),
             seed=seed,
             methods=wanted.options.get("methods", ""),
-            out=directory, workers=workers, dask=dask, tls=tls, as_json=as_json, quiet=quiet,
-        )  # fmt: skip
+            out=directory,
+            running=running,
+        )
         return
     from atlasd.studies import OWN
     from atlasd.studies.record import plan_config, plan_run
@@ -163,4 +159,4 @@ def _go_on(
         files = zip(("file", "second"), wanted.names, strict=False)
         texts = [f"{k}={v}" for k, v in (*files, *((k, v) for k, v in wanted.options.items() if k != "seed"))]
         planned = plan_config(OWN, OWN.configure(texts), seed=seed, out=directory)
-    carry_out(planned, workers=workers, dask=dask, tls=tls, as_json=as_json, quiet=quiet, verbose=False)
+    carry_out(planned, running)

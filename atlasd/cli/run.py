@@ -9,20 +9,11 @@ from typing import Annotated
 
 import typer
 
-from atlasd.cli.common import (
-    AsJson,
-    Dask,
-    Quiet,
-    Seed,
-    Settings,
-    Tls,
-    Verbose,
-    WorkerCount,
-    carry_out,
-    experiment_names,
-)
+from atlasd.cli.common import Running, Seed, Settings, carry_out, experiment_names
+from atlasd.cli.options import running_options
 
 
+@running_options
 def run(
     name: Annotated[
         str,
@@ -33,12 +24,8 @@ def run(
     settings: Settings = [],  # noqa: B006
     seed: Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Run directory  [default: runs/NAME-seedS]")] = None,
-    workers: WorkerCount = None,
-    dask: Dask = "",
-    tls: Tls = "",
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    *,
+    running: Running,
 ) -> None:
     """Run an experiment and keep what it finds in a directory."""
     from atlasd.studies import find_experiment
@@ -47,4 +34,4 @@ def run(
     from atlasd.studies.record import plan_run
 
     plan = plan_run(name, settings, seed=seed, out=out)
-    carry_out(plan, workers=workers, dask=dask, tls=tls, as_json=as_json, quiet=quiet, verbose=verbose)
+    carry_out(plan, running)

@@ -11,9 +11,11 @@ from typing import Annotated
 
 import typer
 
-from atlasd.cli.common import AsJson, Dask, Quiet, Tls, chosen_workers, shown_progress
+from atlasd.cli.common import Running, Tolerance, chosen_workers, shown_progress
+from atlasd.cli.options import running_options
 
 
+@running_options
 def zoo(
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 5,
     first: Annotated[int, typer.Option(help="The first of them.")] = 0,
@@ -22,21 +24,20 @@ def zoo(
         str, typer.Option(help="Ask the exact maps (oracle), fitted predictors (fitted), or both.")
     ] = "both",
     noise: Annotated[float, typer.Option(help="Noise in the labels, relative to the spread of each output.")] = 0.0,
-    tolerance: Annotated[float, typer.Option(help="Strength of a breaking up to which it counts as a symmetry.")] = 0.2,
-    workers: Annotated[int | None, typer.Option(help="Processes  [default: one for each core]")] = None,
-    dask: Dask = "",
-    tls: Tls = "",
+    tolerance: Tolerance = None,
     out: Annotated[Path, typer.Option(help="Where to keep the table.")] = Path("runs/zoo"),
-    as_json: AsJson = False,
     quick: Annotated[bool, typer.Option(help="Six small systems, the exact maps, one seed.")] = False,
-    quiet: Quiet = False,
+    *,
+    running: Running,
 ) -> None:
     """Try every system of known symmetry, and count what is found and what is made up."""
     from atlasd import __version__
+    from atlasd.discovery.tolerance import TOLERANCE
     from atlasd.runtime.stages import keeping
     from atlasd.studies.record import check_directory
     from atlasd.studies.zoo.run import QUICK, describe_zoo, plan_zoo, run_zoo, write_zoo, zoo_table
 
+    tolerance = TOLERANCE if tolerance is None else tolerance
     names = [name.strip() for name in only.split(",") if name.strip()] or (list(QUICK) if quick else [])
     tasks = plan_zoo(
         seeds=1 if quick else seeds,
@@ -50,12 +51,16 @@ def zoo(
     words = ["zoo", "--seeds", str(seeds), "--only", only, "--mode", mode, *(["--quick"] if quick else [])]
     words += ["--first", str(first)] if first else []
     words += ["--noise", str(noise), "--tolerance", str(tolerance)]
-    count = None if dask else workers or min(len(tasks), os.cpu_count() or 1)
-    placed = chosen_workers(workers if dask else count, dask, tls)
-    with placed, shown_progress(quiet) as progress, keeping(out, words, __version__, progress.say):
+    count = None if running.dask else running.workers or min(len(tasks), os.cpu_count() or 1)
+    placed = chosen_workers(running.workers if running.dask else count, running.dask, running.tls)
+    with (
+        placed,
+        shown_progress(running.quiet, running.verbose) as progress,
+        keeping(out, words, __version__, progress.say),
+    ):
         done = run_zoo(tasks, progress=progress)
         write_zoo(done, out)
-    if as_json:
+    if running.as_json:
         sys.stdout.write((out / "zoo.json").read_text())
         return
     typer.echo(f"{zoo_table(done.rows)}\n\n{describe_zoo(done)}")

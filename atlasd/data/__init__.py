@@ -1,1 +1,1 @@
-"""Files of other people's data, turned into labelled arrays."""
+"""Files of data, read into labelled arrays, checked and brought to standard units."""

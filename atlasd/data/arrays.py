@@ -1,4 +1,4 @@
-"""From chosen variables of a file to inputs and targets, with everything that can be wrong about them said."""
+"""From chosen variables of a file to inputs and targets; whatever is wrong with them is reported."""
 
 from __future__ import annotations
 

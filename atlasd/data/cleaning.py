@@ -1,4 +1,4 @@
-"""Values that cannot be used: missing ones, copies, constants; each is counted, and said where."""
+"""Values that cannot be used: missing ones, copies, constants; each is counted and reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the libraries say about damaged files, in a line of ours."""
+"""Errors that libraries raise for damaged files, in one clear line."""
 
 from __future__ import annotations
 

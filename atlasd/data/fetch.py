@@ -153,7 +153,7 @@ def fetch(
     Arguments:
         data: What to fetch.
         directory: Where to; `data_directory` by default.
-        progress: Who is told how far it is.
+        progress: Progress display.
         only: Names of the files that are wanted; all by default.
 
     Returns:

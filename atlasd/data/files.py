@@ -1,4 +1,4 @@
-"""Files of other people's data: what variables they hold, without reading them yet."""
+"""Files of data: which variables they hold, without reading them yet."""
 
 from __future__ import annotations
 

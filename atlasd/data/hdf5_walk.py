@@ -1,4 +1,4 @@
-"""The datasets of an HDF5 file that hold their own data: nothing outside the file is opened on its word."""
+"""The datasets of an HDF5 file that hold their own data: links to other files are not followed."""
 
 from __future__ import annotations
 

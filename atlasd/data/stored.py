@@ -1,4 +1,4 @@
-"""Arrays in files: only the reference travels, and whoever reads opens the file."""
+"""Arrays in files: workers get a reference, and open the file themselves."""
 
 from __future__ import annotations
 

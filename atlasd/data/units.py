@@ -21,7 +21,7 @@ class Units:
 
     Arguments:
         frame: For vectors, W with standard vectors `W x`, shape `(n, n)`, or `W (x, 1)`, shape `(n + 1, n + 1)`, where
-            they are taken about their mean; the identity for fields.
+            they are taken about their mean; for fields the identity, or the same of places in homogeneous coordinates.
         channels: Spread of every channel of input fields, `(C,)`; empty for vectors.
         outputs: Spread of every output, `(O,)`; empty for classes. Where outputs are measured in units of the inputs, a
             matrix S `(O, O)` with raw outputs `S y`.
@@ -106,6 +106,11 @@ class Units:
         size = torch.where(size > 0, size, 1.0)
         return replace(self, outputs=size * torch.linalg.inv(linear))
 
+    def with_places(self, length: float, dimensions: int) -> Units:
+        """The same units, with translations of fields measured in lengths of so many pixels."""
+        sizes = torch.tensor([1 / length] * dimensions + [1.0], dtype=torch.float64)
+        return replace(self, frame=torch.diag(sizes))
+
     def targets(self, y: Tensor) -> Tensor:
         """Raw outputs `(B, O, *S)` in standard units, in the same precision."""
         if not len(self.outputs):
@@ -121,9 +126,11 @@ class Units:
     def action(self, action: Action) -> Action:
         """The same action on data in standard units."""
         if isinstance(action, GridAction):
-            rho_in = None if action.rho_in is None else InUnits(action.rho_in, self.frame, self.channels)
-            rho_out = None if action.rho_out is None else InUnits(action.rho_out, self.frame, self.outputs)
-            return GridAction(action.dimensions, fill=action.fill, rho_in=rho_in, rho_out=rho_out)
+            frame = torch.eye(action.dimensions, dtype=torch.float64)  # linear maps of places have no unit
+            rho_in = None if action.rho_in is None else InUnits(action.rho_in, frame, self.channels)
+            rho_out = None if action.rho_out is None else InUnits(action.rho_out, frame, self.outputs)
+            unit = 1 / float(self.frame[0, 0])
+            return replace(action, interpolation="spline", rho_in=rho_in, rho_out=rho_out, unit=unit)
         assert isinstance(action, VectorAction)
         rho = action.rho_out
         return replace(action, rho_out=None if rho is None else InUnits(rho, self.frame, self.outputs))

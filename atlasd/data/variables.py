@@ -1,4 +1,4 @@
-"""Which variables of a file are the input and the target: as named, or guessed where that is plain."""
+"""Which variables of a file are the input and the target: as named, or guessed where there is only one way."""
 
 from __future__ import annotations
 

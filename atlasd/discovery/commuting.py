@@ -95,7 +95,8 @@ def _commuting(problem: Problem, action: GridAction) -> Commuting | None:
     if action.rho_in is None and action.rho_out is None:
         return None
     shape = len(problem.units.outputs), problem.samples.x.shape[1]
-    probe = torch.randn(8, problem.size, problem.size, generator=stream(0, "probe"), dtype=torch.float64)
+    n = problem.samples.size
+    probe = torch.randn(8, n, n, generator=stream(0, "probe"), dtype=torch.float64)
 
     def fixed(rho: Representation | None, channels: int) -> Tensor:
         if rho is None:
@@ -103,5 +104,5 @@ def _commuting(problem: Problem, action: GridAction) -> Commuting | None:
         off = (rho(probe) - torch.eye(channels, dtype=torch.float64)).abs()
         return (off.amax((0, 1)) < 1e-9) & (off.amax((0, 2)) < 1e-9)
 
-    linear = intertwiners(action.rho_in, action.rho_out, problem.size, shape)
+    linear = intertwiners(action.rho_in, action.rho_out, n, shape)
     return Commuting(linear, fixed(action.rho_in, shape[1]), fixed(action.rho_out, shape[0]))

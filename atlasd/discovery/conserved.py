@@ -141,7 +141,7 @@ def _room(states: int, n: int, others: int) -> int:
 def _held_out(
     x: Tensor, dx: Tensor, library: _Library, predictor: PredictorSpec, seed: int, progress: Progress
 ) -> tuple[Tensor, list[Tensor]]:
-    """Velocities `(N, n)` of every state as predicted from other folds, and those of states turned at random.
+    """Velocities `(N, n)` of every state as predicted from other folds, and those of states rotated at random.
 
     The better of two predictors: the given one, and a regression on what gradients of the library are made of.
     """
@@ -151,7 +151,7 @@ def _held_out(
     fits = cross_fit(predictor, samples, (), seed=seed, progress=progress)
     generator = stream(seed, "conserved", "unrelated")
     turns = torch.linalg.qr(torch.randn(_UNRELATED, *[x.shape[1]] * 2, generator=generator, dtype=torch.float64)).Q
-    # No farther out than data are. A flow that is only turned may conserve something of its own.
+    # No farther out than data are. A flow that is only rotated may conserve something of its own.
     turns = turns * torch.rand(_UNRELATED, x.shape[1], 1, generator=generator, dtype=torch.float64)
     turns = torch.cat([torch.eye(x.shape[1], dtype=torch.float64)[None], turns])
     made: list[list[Tensor]] = [[torch.zeros_like(dx) for _ in turns] for _ in range(2)]

@@ -17,6 +17,11 @@ from torch import Tensor
 from atlasd.algebra.ambient import Ambient
 from atlasd.algebra.lie import LieAlgebra
 
+_EXACT = 1e-24
+"""Mean square below which what is left is rounding."""
+_TOGETHER = 32
+"""Candidates whose derivatives are held in memory together."""
+
 
 def unit_determinant(c: Tensor) -> Tensor:
     """Matrices `(*, n, n)` scaled to :math:`|det| = 1`; singular ones become infinite or NaN."""
@@ -66,25 +71,32 @@ def normalize_starts(
     c, frame, ambient = starts.clone(), algebra.frame(), ambient or Ambient(algebra.size)
     if not len(frame):
         return c, torch.zeros(len(c), dtype=torch.float64)
-    moves = _bracket_moves(algebra, ambient)
     damping = torch.full((len(c),), 1e-2, dtype=torch.float64)
     residual = _conjugated(algebra, c, frame)
     cost = residual.square().mean(1)
     for _ in range(iterations):
-        inverse = torch.linalg.inv(c)
-        slopes = _outside(algebra, c[:, None, None] @ moves @ inverse[:, None, None]).flatten(2)  # (M, p, k n n)
-        step = damped_steps(ambient, slopes @ slopes.mT, (slopes @ residual[..., None])[..., 0], damping)
-        trial = ambient.unit_determinant(c @ torch.matrix_exp(step))
-        moved = _conjugated(algebra, trial, frame)
-        lower = moved.square().mean(1) < cost
-        c, residual = (
-            torch.where(lower[:, None, None], trial, c),
-            torch.where(lower[:, None], moved, residual),
-        )
+        # Exact to rounding, or stuck: nothing more to be had.
+        active = ((cost > _EXACT) & (damping < 1e6)).nonzero().flatten()
+        for part in active.split(_TOGETHER):
+            now = c[part]
+            slopes = _slopes(algebra, ambient, now)
+            gradient = (slopes @ residual[part][..., None])[..., 0]
+            step = damped_steps(ambient, slopes @ slopes.mT, gradient, damping[part])
+            trial = ambient.unit_determinant(now @ torch.matrix_exp(step))
+            moved = _conjugated(algebra, trial, frame)
+            lower = moved.square().mean(1) < cost[part]
+            c[part] = torch.where(lower[:, None, None], trial, now)
+            residual[part] = torch.where(lower[:, None], moved, residual[part])
+            damping[part] = torch.where(lower, damping[part] / 4, damping[part] * 6).clamp_min(1e-9)
         cost = residual.square().mean(1)
-        damping = torch.where(lower, damping / 4, damping * 6).clamp(1e-9, 1e6)
     size = torch.linalg.matrix_norm(c @ frame[:, None] @ torch.linalg.inv(c)).square().sum(0)
     return c, (residual.square().sum(1) / size).sqrt()
+
+
+def _slopes(algebra: LieAlgebra, ambient: Ambient, c: Tensor) -> Tensor:
+    """Derivatives of `_conjugated` by a step of `c`, `(M, n, n)`, along every direction, `(M, m, k n n)`."""
+    moves = c[:, None, None] @ _bracket_moves(algebra, ambient) @ torch.linalg.inv(c)[:, None, None]
+    return _outside(algebra, moves).flatten(2)
 
 
 def _conjugated(algebra: LieAlgebra, c: Tensor, frame: Tensor) -> Tensor:
@@ -137,7 +149,5 @@ def pull_to_normalizer(
     """Adds to a least-squares model of candidates `(M, n, n)` what draws them to the normaliser of an algebra."""
     if not algebra.dimension:
         return gradient, curvature
-    residual = _conjugated(algebra, c, algebra.frame())
-    moves = c[:, None, None] @ _bracket_moves(algebra, ambient) @ torch.linalg.inv(c)[:, None, None]
-    slopes = _outside(algebra, moves).flatten(2)
+    residual, slopes = _conjugated(algebra, c, algebra.frame()), _slopes(algebra, ambient, c)
     return gradient + (slopes @ residual[..., None])[..., 0], curvature + slopes @ slopes.mT

@@ -46,7 +46,7 @@ class CosetCandidates:
     Arguments:
         matrices: One representative per component, the identity first, then by residual, `(M, n, n)`. The paper's
             search proposes what it came to, by its loss, and adds no identity.
-        errors: Relative squared residuals, 0 for exact and 1 for chance, `(M,)`; losses for the paper's search.
+        errors: Relative squared residuals, 0 for exact and 1 for the null level, `(M,)`; losses for the paper's search.
         raw: How many matrices were examined.
         curves: Training curves by name.
     """

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Residual, known_inputs, scaled
-from atlasd.discovery.search import Found
+from atlasd.discovery.search import Found, solve
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
@@ -116,22 +116,20 @@ class FieldSearch:
             first: Gram matrices of every chart at first order, `(K, n^2, n^2)` each, or `None` for random starts alone.
             wanted: How many, or `None` for as long as they are promising.
         """
-        from atlasd.discovery.spectral import solve
-
         n = self.problem.size
-        everything = torch.eye(n * n, dtype=torch.float64).reshape(-1, n, n)
+        everything = self.problem.ambient.directions
         values, hints, unfelt = torch.zeros(0), torch.zeros(0, n * n, dtype=torch.float64), 0
         if first is not None:
             unit = first[1].diagonal(dim1=-2, dim2=-1).sum(-1).clamp_min(1e-300)
             pooled = [torch.einsum("k,kab->ab", self.weights / unit, part) for part in first]
             values, directions, blind = solve(*pooled)
-            unfelt = len(blind)
+            unfelt = len(blind) - n * n + len(everything)
             hints = _mixtures(directions)
             for k in range(min(self.problem.charts, 6)):
                 hints = torch.cat([hints, _mixtures(solve(first[0][k], first[1][k])[1])[:4]])
         found: list[Tensor] = []
         own: Tensor | None = None
-        most = n * n if wanted is None else min(wanted, n * n)
+        most = len(everything) if wanted is None else min(wanted, len(everything))
         for _ in self.progress.track(range(most), "finite size"):
             span = _complement(everything, found)
             a, error = self._best(span, hints)

@@ -19,15 +19,17 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, promising, words
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
-from atlasd.discovery.film import film
 from atlasd.discovery.learned import LearnedMap
 from atlasd.discovery.lost_charts import without_lost_charts
+from atlasd.discovery.make_frames import make_frames
 from atlasd.discovery.prepare import pose, prepare
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
 from atlasd.discovery.search import Search
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.targets import Question, Targets, at_first_sight, check_targets, questions
+from atlasd.discovery.tolerance import TOLERANCE
+from atlasd.discovery.translations import more_with_translations
 from atlasd.discovery.trial import Clock, Trial, leading, taken
 from atlasd.discovery.vector_fields import discover_fields
 from atlasd.discovery.verdict import Court
@@ -40,10 +42,6 @@ from atlasd.runtime.device import on_device
 from atlasd.runtime.executor import About, TaskFailed, working
 from atlasd.runtime.progress import LOG, Logged, Progress, Silent, Terminal
 from atlasd.runtime.stages import current_stages, fingerprint
-
-TOLERANCE = 0.2
-"""The largest strength of a breaking, as a ratio of amplitudes, that counts as a symmetry."""
-
 
 _APART = 4.0
 """How much more a question must be broken than the best, as a ratio of squares, to be set aside at first sight."""
@@ -80,8 +78,9 @@ def discover(
         y: Targets: fields on the same grid, `(N,)`, `(N, outputs)`, or integer classes.
         function: A function in place of `y`.
         atlas: Where the charts lie; the whole field by default.
-        action: How matrices transform inputs and outputs. `AffineAction` adds translations; `PolynomialAction` asks for
-            vector fields that are not linear, and gives a `FieldDiscovery`.
+        action: How matrices transform inputs and outputs. `AffineAction` adds translations of vectors,
+            `GridAction(translations=True)` those of fields; `PolynomialAction` asks for vector fields that are not
+            linear, and gives a `FieldDiscovery`.
         rho_out: How targets transform: `trivial` (they are invariants), `vector` or `covector` (their components
             transform with the inputs), a function of matrices, or several names to be tried. `auto` tries those that
             fit the shape, takes the largest group, and says so; where an action is given, the action decides.
@@ -177,7 +176,7 @@ def _attempt(
     stages = current_stages()
     stages.enter(fingerprint(x, y, seed, atlas, action, predictor, search, cosets, tolerance, check_targets(rho_out)))
     if getattr(action, "homogeneous", False) and not isinstance(search, SpectralSearch):
-        raise InputError(f"`search` must be a SpectralSearch for an AffineAction, got {type(search).__name__}.")
+        raise InputError(f"`search` must be a SpectralSearch with translations, got {type(search).__name__}.")
     problem, fitted = prepare(
         x, y, function=function, atlas=atlas, action=action, predictor=predictor, seed=seed, progress=shown
     )
@@ -206,12 +205,15 @@ def _attempt(
     best = max(chosen, key=lambda t: t.rank)
     problem, generators, found = best.problem, best.generators, best.found
     group, centre = _in_raw_units(problem, generators, best.elements.matrices)
-    frames = film(problem, group, best.court.weights, testable=best.testable)
+    frames = make_frames(problem, group, best.court.weights, testable=best.testable)
     group = Group(LieAlgebra(group.algebra.basis.cpu()), group.cosets.cpu()) if group.algebra.basis.is_cuda else group
     clock("frames")
     for stage, seconds in clock.seconds.items():
         LOG.info("%s: %.1f s", stage, seconds)
     notes = [*_notes(problem, best), *taken(best, trials, skipped), *centre, *_somewhere(best.court.weights)]
+    if action is None and isinstance(search, SpectralSearch) and not clock.over:
+        notes += more_with_translations(best, search)
+        clock("translations")
     return Discovery(
         group=group,
         verdict=words(group, generators, best.elements, unfelt=found.unfelt, tolerance=tolerance, notes=notes),
@@ -311,7 +313,8 @@ def _notes(problem: Problem, best: Trial) -> list[str]:
 def _somewhere(weights: Tensor) -> list[str]:
     """Says so where a symmetry is one of some charts only."""
     held = int((weights > 0).sum())
-    return [] if held == len(weights) else [f"this is said of {held} of {len(weights)} charts; the others stand apart"]
+    note = f"this is said of {held} of {len(weights)} charts; the others are outlier charts"
+    return [] if held == len(weights) else [note]
 
 
 def _chart_findings(problem: Problem, generators: Settled, weights: Tensor, skills: Tensor) -> tuple[ChartFinding, ...]:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from atlasd.discovery.discover import TOLERANCE, discover
+from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery
+from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.errors import InputError
 
 

@@ -17,8 +17,9 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.data.units import Units
 from atlasd.discovery.conserved import Conserved, find_conserved
 from atlasd.discovery.cosets import CosetSearch
-from atlasd.discovery.discover import TOLERANCE, discover
+from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery, Verdict
+from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.errors import InputError
 from atlasd.geometry.actions import VectorAction
 from atlasd.geometry.affine import AffineAction, as_inputs, linear_part

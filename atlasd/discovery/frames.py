@@ -1,4 +1,4 @@
-"""Frames: small pictures of what a motion does to both sides of a map, kept for the report."""
+"""Frames: small pictures of what a transformation does to both sides of a map, kept for the report."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Track:
     """One path through matrices, and what each step does.
 
     Arguments:
-        name: What moves: `generator 1`, `elements`, or `contrast scaling`.
+        name: What changes: `generator 1`, `elements`, or `contrast scaling`.
         t: Size of every step, with shape `(T,)`; the number of the element for `elements`.
         matrices: With shape `(T, n, n)`.
-        miss: Mean squared difference of the two sides over held-out samples, in units of the outputs' variance.
-        chance: What unrelated motions would give, in the same units.
-        covered: How far moved inputs are still like those fitted to, from 0 to 1.
-        pictures: For fields: `input`, `left` (the map of the moved input), `right` (the moved output of the map)
-            and `difference`, each with levels `(T, h, w)`.
+        residual: Mean squared difference of the two sides over held-out samples, in units of the outputs' variance.
+        null: Null level: what unrelated transformations would give, in the same units.
+        covered: How far transformed inputs are still like those fitted to, from 0 to 1.
+        pictures: For fields: `input`, `left` (the map of the transformed input), `right` (the transformed
+            output of the map) and `difference`, each with levels `(T, h, w)`.
         points: For vectors: `input` with shape `(T, B, 2)`, `left` and `right` with shape `(T, B)`.
         axes: The two components of the vectors that `points` shows.
     """
@@ -65,20 +65,21 @@ class Track:
     name: str
     t: Tensor
     matrices: Tensor
-    miss: Tensor
-    chance: Tensor
+    residual: Tensor
+    null: Tensor
     covered: Tensor
     pictures: Mapping[str, Picture] = field(default_factory=dict)
     points: Mapping[str, Tensor] = field(default_factory=dict)
     axes: tuple[int, int] = (0, 1)
 
 
-_CURVES = ("t", "matrices", "miss", "chance", "covered")
+_CURVES = {"t": "t", "matrices": "matrices", "residual": "miss", "null": "chance", "covered": "covered"}
+"""Names in files, which stay as they were."""
 
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """What the report moves, and the field under its map.
+    """What the slider of the report shows, and the field under its map.
 
     Arguments:
         tracks: The paths.
@@ -108,7 +109,7 @@ class Frames:
             named |= _pack("field", self.field)
         for number, track in enumerate(self.tracks):
             head = f"{number:02d}/{track.name}"
-            named |= {f"{head}/{key}": getattr(track, key) for key in _CURVES}
+            named |= {f"{head}/{stored}": getattr(track, key) for key, stored in _CURVES.items()}
             named[f"{head}/axes"] = torch.tensor(track.axes)
             named |= {f"{head}/points/{key}": value for key, value in track.points.items()}
             for key, picture in track.pictures.items():
@@ -135,7 +136,7 @@ def _track(head: str, named: Mapping[str, Tensor]) -> Track:
     first, second = inside["axes"].tolist()
     return Track(
         name=head.split("/")[1],
-        **{key: inside[key] for key in _CURVES},
+        **{key: inside[stored] for key, stored in _CURVES.items()},
         pictures={key: _unpack(f"pictures/{key}", inside) for key in pictures},
         points={k.split("/")[1]: v for k, v in inside.items() if k.startswith("points/")},
         axes=(first, second),

@@ -57,9 +57,9 @@ class GradientSearch:
         units: Whether matrices and losses are those of `raw` data, as in the paper, or of `standard` units.
         interpolation: How fields are read between their pixels. The paper does not say; a published search uses the
             `bilinear` one that deep-learning libraries offer. It is quicker than a `spline` and blurs more.
-        spread: Standard deviation of :math:`\eta`; 1 in the paper. Larger motions bend the answer less where
+        spread: Standard deviation of :math:`\eta`; 1 in the paper. Larger transformations bend the answer less where
             the data do not fill their orbits: on the paper's heat data the least loss lies about 5 degrees
-            off so(2) for turns by 0.3, 2 degrees for turns by 1.
+            off so(2) for rotations by 0.3, 2 degrees for rotations by 1.
         steps: Batches, if `epochs` is `None`.
         epochs: Passes over the samples of the search.
         batch: Samples in a batch.

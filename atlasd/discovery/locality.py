@@ -85,7 +85,7 @@ def survey_charts(
         masked: Pixels that no chart may touch, with the spatial shape.
         most: The most charts.
         seed: Seed of every random stream.
-        progress: Who is told how far it is.
+        progress: Progress display.
 
     Example:
         >>> x = torch.randn(60, 1, 40, 40, generator=torch.Generator().manual_seed(0))

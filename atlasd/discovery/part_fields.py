@@ -19,8 +19,8 @@ from atlasd.geometry.resample import pixel_grid
 from atlasd.prediction.products import Products, explained
 from atlasd.prediction.trivial import centre_crop
 
-_VALUES = 1 << 23
-"""Numbers of transformed fields in memory at a time."""
+_VALUES = 1 << 21
+"""Numbers of transformed fields in memory at a time: a few arrays of that size fit into the cache."""
 _NEIGHBOURHOOD = 7
 """Width in pixels of the neighbourhoods whose products are looked at."""
 
@@ -35,59 +35,54 @@ class FieldPart(Part):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_data": None, "_splines": None}
 
-    _splines: tuple[Any, Any, tuple[int, ...]] | None = None
+    _splines: tuple[Any, Any, Any] | None = None
 
     @property
-    def splines(self) -> tuple[Any, Any, tuple[int, ...]]:
-        """Coefficients of inputs, and of labels, predictions and their difference; shape of the inputs that count."""
+    def splines(self) -> tuple[Any, Any, Any]:
+        """Coefficients of inputs, of labels and predictions side by side, and of predictions alone."""
         if self._splines is None:
             x, y, p = self.data
             action = self.problem.action
             assert isinstance(action, GridAction)
-            shape = looked_at(self.problem, x)
-            self._splines = action.spline(x), action.spline(torch.cat([y, p], dim=2)), shape
+            self._splines = action.spline(x), action.spline(torch.cat([y, p], dim=2)), action.spline(p)
         return self._splines
 
-    def _chunks(self, g: Tensor) -> list[Tensor]:
+    def _chunks(self, g: Tensor) -> tuple[Tensor, ...]:
+        """Elements `(M, *, n, n)` in parts whose transformed inputs fit into the cache."""
         x, _, _ = self.data
-        room = math.prod(self.splines[2])
-        return list(g.split(max(1, _VALUES // max(x.shape[0] * x.shape[1] * x.shape[2] * room, 1))))
+        size = x.shape[:3].numel() * math.prod(looked_at(self.problem, x))
+        return g.split(max(1, _VALUES // max(size * (g.shape[1] if g.ndim > 3 else 1), 1)))
 
-    def _sides(self, g: Tensor, functions: Sequence[Function]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _sides(
+        self, g: Tensor, functions: Sequence[Function], *, labels: bool = True
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Transformed inputs, outputs for them, transformed labels and predictions, and the window.
 
         Elements are `(M, n, n)`, or one for each chart, `(M, K, n, n)`; all answers have leading axes `(M, B, K)`.
+        Without `labels`, predictions alone are transformed.
         """
-        problem, d = self.problem, self.problem.size
-        x, _, p = self.data
-        action, (fields, sides_, shape) = problem.action, self.splines
+        problem, d = self.problem, self.problem.samples.size
+        x, y, p = self.data
+        action, shape = problem.action, looked_at(problem, x)
         assert isinstance(action, GridAction)
         each = g[:, None, None] if g.ndim == 3 else g[:, None]
-        moved = action.input_at(each, fields, pixel_grid(shape, dtype=torch.float64)).unflatten(-1, shape)
+        moved = action.input_at(each, self.splines[0], pixel_grid(shape, dtype=torch.float64)).unflatten(-1, shape)
         moved = moved.expand(len(g), *x.shape[:3], *shape)
         left = self.predict(moved.flatten(0, 1), functions)
         out = tuple(p.shape[-d:])
         if problem.pointwise is not None:
             left = left - problem.pointwise(moved.flatten(0, 1), out)
         left = left.unflatten(0, (len(g), -1))
-        right = action.output_at(each, sides_, pixel_grid(out, dtype=torch.float64)) if action.rho_out is None else None
-        if right is None:
-            two = self._both(each, out)
+        points = pixel_grid(out, dtype=torch.float64)
+        if action.rho_out is None:
+            sides = [action.output_at(each, self.splines[1 if labels else 2], points)]
         else:
-            two = right.unflatten(-1, out).expand(len(g), *x.shape[:2], 2 * p.shape[2], *out)
+            # Channels of labels and of predictions transform apart.
+            sides = [action.output_at(each, action.spline(z), points) for z in ((y, p) if labels else (p,))]
+        right = torch.cat([z.expand(len(g), *x.shape[:2], *z.shape[3:]) for z in sides], dim=3).unflatten(-1, out)
         mask = problem.window(out, g, tuple(x.shape[-d:])).to(left.dtype)
         mask = mask[:, None, None, None] if g.ndim == 3 else mask[:, None, :, None]  # (M, 1, 1 or K, 1, *out)
-        return moved, left, two, mask / mask.flatten(-d).sum(-1)[(..., *[None] * d)].clamp_min(1e-9)
-
-    def _both(self, each: Tensor, out: tuple[int, ...]) -> Tensor:
-        """Labels and predictions with channels that transform, side by side."""
-        action = self.problem.action
-        assert isinstance(action, GridAction)
-        _, y, p = self.data
-        points = pixel_grid(out, dtype=torch.float64)
-        parts = [action.output_at(each, action.spline(z), points).unflatten(-1, out) for z in (y, p)]
-        shape = (each.shape[0], *y.shape[:2])
-        return torch.cat([z.expand(*shape, *z.shape[3:]) for z in parts], dim=3)
+        return moved, left, right, mask / mask.flatten(-d).sum(-1)[(..., *[None] * d)].clamp_min(1e-9)
 
     def losses(self, g: Tensor, astray: bool = False) -> tuple[Tensor, ...]:
         """Fields of `Losses`."""
@@ -95,7 +90,7 @@ class FieldPart(Part):
         return tuple(torch.cat(column) for column in zip(*rows, strict=True))
 
     def _losses(self, g: Tensor) -> tuple[Tensor, ...]:
-        problem, d = self.problem, self.problem.size
+        problem, d = self.problem, self.problem.samples.size
         x, y, _ = self.data
         moved, left, both, weight = self._sides(g, problem.functions)
         right, guess = both.split(y.shape[2], dim=3)
@@ -107,9 +102,7 @@ class FieldPart(Part):
             return (z * weight).flatten(3).sum(-1).double()
 
         through, plain = total((left - right).square()), total((guess - right).square())
-        covered = torch.ones_like(through)
-        if self.coverage is not None:
-            covered = self.coverage(disc_rows(moved.flatten(0, 1), d)).unflatten(0, through.shape[:2]).double()
+        covered = self._covered(moved)
         number = covered.sum(1, keepdim=True)  # (M, 1, K)
         c = covered.to(left.dtype)[(..., *[None] * (d + 1))]
         n = number.clamp_min(1.0).to(left.dtype)[(..., *[None] * (d + 1))]
@@ -128,31 +121,32 @@ class FieldPart(Part):
         displaced = step / (2 * spread).clamp_min(1e-300)
         return through, plain, null, covered, displaced[:, None].expand(-1, through.shape[-1])
 
+    def _covered(self, moved: Tensor) -> Tensor:
+        """Whether transformed inputs `(M, B, K, C, *S)` lie where data are, as 0 or 1, `(M, B, K)`."""
+        if self.coverage is None:
+            return torch.ones(moved.shape[:3], dtype=torch.float64)
+        covered: Tensor = self.coverage(disc_rows(moved.flatten(0, 1), self.problem.samples.size))
+        return covered.unflatten(0, moved.shape[:2]).double()
+
     def inner(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """Inner products of residuals, `(M, B, K, p, p)`, and what moves under the first elements, `(M, B, K)`.
 
         Elements are `(M, p, n, n)`, or `(M, p, K, n, n)` with one for each chart.
         """
-        _, y, p = self.data
+        p = self.data[2]
         products, levels = [], []
-        for near in g:
-            rows, level = [], None
-            for part in self._chunks(near):
-                _, left, both, weight = self._sides(part, self.problem.functions)
-                right, root = both[:, :, :, y.shape[2] :], weight.sqrt()
-                rows.append(((left - right) * root).flatten(3))
-                if level is None:
-                    moves = ((left[:1] - p) * root[:1]).square() + ((right[:1] - p) * root[:1]).square()
-                    level = moves.flatten(3).sum(-1).double()[0]
-            r = torch.cat(rows).movedim(0, 2)  # (B, K, p, Q)
+        for near in self._chunks(g):
+            _, left, right, weight = self._sides(near.flatten(0, 1), self.problem.functions, labels=False)
+            left, right, root = (z.unflatten(0, near.shape[:2]) for z in (left, right, weight.sqrt()))
+            r = ((left - right) * root).flatten(4).movedim(1, 3)  # (M, B, K, p, Q)
             products.append((r @ r.mT).double())
-            assert level is not None
-            levels.append(level)
-        return torch.stack(products), torch.stack(levels)
+            moves = [((side[:, 0] - p) * root[:, 0]).square().flatten(3).sum(-1) for side in (left, right)]
+            levels.append((moves[0] + moves[1]).double())
+        return torch.cat(products), torch.cat(levels)
 
     def recovered(self, g: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
         """What is seen of what was planted, and its square, on every chart, `(P, M, K, 2)`."""
-        x, y, p = self.data
+        x, _, p = self.data
         shape, problem = tuple(p.shape[3:]), self.problem
         rows = []
         for plant, functions in planted:
@@ -167,11 +161,12 @@ class FieldPart(Part):
             after = self.predict(x, functions) - base
             row = []
             for element in g:
-                _, left, both, weight = self._sides(element[None], problem.functions)
-                _, left_after, _, _ = self._sides(element[None], functions)
-                right, right_after = both[0, :, :, y.shape[2] :], problem.action.on_output(element, after)
-                seen = (left_after[0] - right_after) - (left[0] - right)
-                there = self._breaking(truth, element)
+                moved, left, right, weight = self._sides(element[None], problem.functions, labels=False)
+                _, left_after, _, _ = self._sides(element[None], functions, labels=False)
+                right_after = problem.action.on_output(element, after)
+                seen = (left_after[0] - right_after) - (left[0] - right[0])
+                counts = self._covered(moved)[0].to(left.dtype)[(..., *[None] * (problem.samples.size + 1))]
+                there = counts * self._breaking(truth, element)
                 sums = [(z * there * weight[0]).double().transpose(0, 1).flatten(1).sum(-1) for z in (seen, there)]
                 row.append(torch.stack(sums, dim=-1))
             rows.append(torch.stack(row))

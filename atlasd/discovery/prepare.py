@@ -20,8 +20,10 @@ from atlasd.geometry.affine import as_inputs, linear_part
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.crossfit import CrossFit, cross_fit
 from atlasd.prediction.oracle import oracle_predictor
+from atlasd.prediction.places import PlacedPlant
 from atlasd.prediction.plants import draw_plants
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
+from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.executor import current_workers
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -58,6 +60,7 @@ def prepare(
     raw = samples
     plain = not isinstance(action, GridAction | VectorAction)
     centred = isinstance(action, VectorAction) and action.matrix_size(samples.size) > samples.size
+    shifted = isinstance(action, GridAction) and action.translations
     velocities = getattr(action, "rho_out", None) in (as_inputs, linear_part)
     samples = samples.plain() if plain else samples.standard(centred=centred, velocities=velocities)
     assert samples.units is not None
@@ -69,25 +72,44 @@ def prepare(
         functions: tuple[Function, ...] = (fitted.function,)
         fold = torch.zeros(len(samples), dtype=torch.long)
     else:
-        plants = draw_plants(samples, _PLANTS, stream(seed, "plants"))
+        generator = stream(seed, "plants")
+        plants = draw_plants(samples, _PLANTS, generator)
+        if shifted:
+            plants = [PlacedPlant.draw(h, samples, generator) if getattr(h, "linear", True) else h for h in plants]
+            predictor = _placed(predictor)
         fits = cross_fit(predictor, samples, plants, seed=seed, progress=progress)
         fitted, fold = fits.members[0], fits.fold
         fitted = replace(fitted, skill=fits.skill)
         functions = tuple(m.function for m in fits.members)
     reach = max(fitted.reach, *(m.reach for m in fits.members)) if fits else fitted.reach
+    radius = _radius(samples, reach, known=function is not None)
+    assert samples.units is not None
+    if shifted:
+        assert radius is not None  # half of it is the spread of places on a disc along each axis
+        samples = replace(samples, units=samples.units.with_places(radius / 2, samples.size))
+    assert samples.units is not None
     problem = Problem(
         functions=functions,
         fold=fold,
-        action=action if plain or samples.units is None else samples.units.action(action),
+        action=action if plain else samples.units.action(action),
         samples=samples,
         known=function is not None,
-        radius=_radius(samples, reach, known=function is not None),
+        radius=radius,
         reach=reach,
         classes=fitted.classes,
         fits=fits,
         recipe=None if fits is None else fits.recipe,
     )
     return _finished(problem), fitted
+
+
+def _placed(predictor: PredictorSpec | None) -> StencilPredictor:
+    """A recipe whose maps may change over a chart: one that cannot would commute with shifts by its design."""
+    predictor = StencilPredictor() if predictor is None else predictor
+    if not isinstance(predictor, StencilPredictor):
+        name = type(predictor).__name__
+        raise InputError(f"`predictor` must be a StencilPredictor where fields are shifted, got {name}; leave it out.")
+    return replace(predictor, placed=True)
 
 
 def prepare_untrained(

@@ -15,7 +15,7 @@ from torch.nn import functional
 from atlasd.algebra.ambient import Ambient
 from atlasd.data.samples import Samples, chart_blocks
 from atlasd.data.units import Units
-from atlasd.geometry.actions import Action, VectorAction
+from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.resample import pixel_grid
 from atlasd.prediction.crossfit import CrossFit
 from atlasd.prediction.predictor import PredictorSpec, compared, has_parts, narrowed, part_of
@@ -68,7 +68,7 @@ class Problem:
     def size(self) -> int:
         """Size n of the matrices."""
         n = self.samples.size
-        return self.action.matrix_size(n) if isinstance(self.action, VectorAction) else n
+        return self.action.matrix_size(n) if isinstance(self.action, VectorAction | GridAction) else n
 
     @property
     def homogeneous(self) -> bool:
@@ -178,11 +178,12 @@ class Problem:
         p = pixel_grid(shape, dtype=torch.float64)
         badness = p.norm(dim=-1) / max(self.radius, 0.5)
         if g is not None:
-            back = torch.linalg.inv(g.detach().double())
-            source = p @ back.mT  # (*L, Q, n)
+            assert isinstance(self.action, GridAction)
+            source = self.action.sources(g.detach(), p)  # (*L, Q, n)
             half = torch.tensor([max((s - 1) / 2 - 1, 0.5) for s in shape], dtype=torch.float64)
             badness = torch.maximum(badness, (source.abs() / half).amax(-1))
             if inside is not None:
+                back = torch.linalg.inv(self.action.linear(g.detach().double()))
                 spread = torch.linalg.matrix_norm(back, ord=2)[..., None] * self.reach
                 room = min((s - 1) / 2 for s in inside)
                 badness = torch.maximum(badness, (source.abs().amax(-1) + spread) / room)

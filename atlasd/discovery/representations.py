@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["RepresentationDiscovery", "Weights", "discover_representation"]
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,22 +12,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.discovery.discover import TOLERANCE, discover
+from atlasd.discovery.discover import discover
 from atlasd.discovery.part_fields import FieldPart
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import Discovery
+from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.predictor import PredictorSpec
+from atlasd.runtime.memory import free_megabytes
 from atlasd.runtime.progress import Progress, Silent
 
 _SAMPLES = 48
 _FREE = 1e-3
 """Share of the largest singular value below which a mixing of channels is not determined by the data."""
 _WHOLE = 0.25
-"""Largest distance of a weight from a whole number: a full turn must lead back."""
+"""Largest distance of a weight from a whole number: a full rotation must lead back."""
 _NAMES = {0: "scalar", 1: "vector", 2: "symmetric tensor without trace"}
 
 
@@ -46,7 +49,7 @@ class Weights:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """Weights, ascending: 0 for a scalar, and k once for every pair of channels that turns k times as fast."""
+        """Weights, ascending: 0 for a scalar, and k once for every pair of channels that rotates k times as fast."""
         found = sorted(round(abs(v)) for v in torch.linalg.eigvals(self.matrix.double()).imag.tolist())
         turning = [k for k in found if k]
         return tuple([0] * found.count(0) + turning[::2])
@@ -99,8 +102,8 @@ def discover_representation(
     """Finds how the channels of fields in the plane mix under rotations, and judges the rotations with it.
 
     At first order, columns for all mixings of input and of output channels stand beside the rotation of the plane. The
-    mixing that makes the residual least is brought to whole weights, since a full turn must lead back, and goes to the
-    verdict at finite size like any declared one.
+    mixing that makes the residual least is brought to whole weights, since a full rotation must lead back, and goes
+    to the verdict at finite size like any declared one.
 
     Arguments:
         x: Input fields, `(N, C, H, W)`.
@@ -143,6 +146,7 @@ def _mixing(problem: Problem) -> tuple[Tensor, Tensor, int, float]:
     """Mixings of raw input and output channels for the rotation, how many are free, and what stays of the residual."""
     part = FieldPart(problem, problem.pick(_SAMPLES), None)
     x, _, p = part.data
+    _check_memory(x.shape[2], p.shape[2], 8 * p.numel())
     shape = tuple(p.shape[3:])
     mask = problem.window(shape).to(p.dtype).sqrt()
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=x.dtype)
@@ -170,6 +174,16 @@ def _mixing(problem: Problem) -> tuple[Tensor, Tensor, int, float]:
     out = units.outputs if len(units.outputs) else torch.ones(p.shape[2], dtype=torch.float64)
     inside, outside = (m * s[:, None] / s for m, s in ((inside, sizes), (outside, out)))
     return inside, outside, max(int((~keep).sum()) - 1, 0), float(left)
+
+
+def _check_memory(inputs: int, outputs: int, size: int) -> None:
+    """Raises if columns of `size` bytes for all mixings of channels exceed memory."""
+    room = int(free_megabytes() * 2**20 / 4 / size)
+    if inputs**2 + outputs**2 > room:
+        raise InputError(
+            f"`x` and `y` must have fewer channels: all mixings of {inputs} and {outputs} are {inputs**2 + outputs**2} "
+            f"columns, and {room} fit into memory; {math.isqrt(room // 2)} channels of each would fit."
+        )
 
 
 def _mix(field: Tensor, i: int, j: int) -> Tensor:

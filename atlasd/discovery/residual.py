@@ -232,7 +232,7 @@ def known_inputs(
     for block in problem.blocks():
         part = problem.part(block)
         x = part.inputs(index)
-        found = disc_rows(centre_crop(x, looked_at(part, x)), problem.size)
+        found = disc_rows(centre_crop(x, looked_at(part, x)), problem.samples.size)
         kept = torch.ones(len(block), dtype=torch.bool) if weights is None else weights[block.start : block.stop] > 0
         rows.append(found[:, kept].flatten(0, 1))
     stacked = torch.cat(rows)

@@ -17,10 +17,9 @@ from torch import Tensor
 from atlasd.algebra.affine import read_group
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.doors import Doors
+from atlasd.discovery.digest import FRAMES, check_content, check_digest, digest, read_frames
 from atlasd.discovery.frames import Frames
 from atlasd.discovery.learned import PredictorSummary
-from atlasd.discovery.seal import FRAMES, check_content, check_seal, read_frames, seal
 from atlasd.errors import DataError
 from atlasd.runtime.codec import storable
 from atlasd.runtime.content import read_json, read_tensors, tensor_digest, write_tensors
@@ -81,7 +80,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class ChartFinding:
-    """One chart: its error under the pooled group, and whether it stands apart from the others."""
+    """One chart: its error under the pooled group, and whether it is an outlier chart."""
 
     center: tuple[float, ...]
     error: float
@@ -96,21 +95,21 @@ class ChartFinding:
 
 
 @dataclass(frozen=True, eq=False)
-class Discovery(Doors):
+class Discovery:
     """The answer of `atlasd.discover`.
 
     Arguments:
         group: The largest group found; trivial where there is none.
         verdict: Whether to believe it.
         charts: Findings per chart.
-        spectrum: Chance-normalised eigenvalues of all directions, ascending.
+        spectrum: Eigenvalues of all directions, relative to the null level, ascending.
         predictor: What stood in for the unknown map.
         seconds: Wall-clock seconds per stage.
         seed: The seed that gives the same answer again.
         config: The configuration, as plain values.
         curves: Training curves by name.
         chart_generators: Each chart's own best generators, with shape `(K, k, n, n)`, if computed.
-        frames: What motions do to both sides of the map, for the report; `None` if nothing was kept.
+        frames: What transformations do to both sides of the map, for the report; `None` if nothing was kept.
         proposed: Generators as the search proposed them, before the verdict, with shape `(k, n, n)`.
         proposed_cosets: Elements as the paper's search proposed them, `(m, n, n)`; `None` for other searches.
     """
@@ -161,7 +160,7 @@ class Discovery(Doors):
                 "name": self.group.name,
                 "algebra": self.group.identification.invariants["algebra"],
                 "dimension": self.group.dimension,
-                "components": self.group.order,
+                "components": self.group.components,
                 "component_group": self.group.component_group,
                 **({"affine": True} if self.group.affine else {}),
                 **({"noise": self.group.noise} if self.group.noise != 0.03 else {}),
@@ -187,7 +186,7 @@ class Discovery(Doors):
         content.update(extra)
         content["files"] = {**files, **extra.get("files", {})}
         content = _plain(content)
-        content["digest"] = seal(content, self._tensors())
+        content["digest"] = digest(content, self._tensors())
         return content
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -218,6 +217,12 @@ class Discovery(Doors):
         from atlasd.report.html import write_report  # the report draws; discovery must not need it
 
         return write_report(self, Path(path))
+
+    def network(self, x: Any, y: Any, **options: Any) -> Any:
+        """A network that commutes with the group, for these inputs and targets; options as in `atlasd.nn.network`."""
+        from atlasd.nn.build import network
+
+        return network(self, x, y, **options)
 
     def plot(self, directory: str | Path | None = None) -> dict[str, Figure]:
         """The figures as matplotlib objects, by name; with a directory, also written there as PNG and SVG."""
@@ -306,7 +311,7 @@ def load(directory: str | Path) -> Discovery:
     try:
         check_content(content)
         found = _from_content(content, tensors)
-        broken = check_seal(content, tensors, __version__)
+        broken = check_digest(content, tensors, __version__)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise DataError(f"`{directory}/result.json` is not a result of atlasd: {error!r}; run it again.") from error
     if broken is not None:

@@ -1,18 +1,22 @@
-"""What every search for generators promises."""
+"""What every search for generators promises, and the eigenproblem at first order that several begin with."""
 
 from __future__ import annotations
 
-__all__ = ["Found", "Search"]
+__all__ = ["Found", "Search", "solve"]
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from atlasd.discovery.problem import Problem
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
+
+_BLIND = 1e-9
+"""Null level, relative to the largest, below which nothing feels a direction: rounding."""
 
 
 @storable()
@@ -50,3 +54,23 @@ class Search(Protocol):
 
     def find(self, problem: Problem, *, seed: int, progress: Progress) -> Found:
         """Proposes generators."""
+
+
+def solve(residual: Tensor, null: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The generalised eigenproblem `G v = lambda D v` on the directions that can be felt.
+
+    Arguments:
+        residual: G, with shape `(m, m)`.
+        null: D, with shape `(m, m)`.
+
+    Returns:
+        Eigenvalues ascending `(r,)`, directions `(r, m)` of unit Frobenius norm, and the directions that nothing
+        feels `(m - r, m)`.
+    """
+    size, frame = torch.linalg.eigh((null + null.mT) / 2)
+    keep = size > _BLIND * size.max().clamp_min(1e-300)
+    white = frame[:, keep] / size[keep].sqrt()
+    values, vectors = torch.linalg.eigh(white.mT @ ((residual + residual.mT) / 2) @ white)
+    directions = (white @ vectors).mT
+    directions = directions / directions.norm(dim=-1, keepdim=True).clamp_min(1e-300)
+    return values.clamp_min(0.0), directions, frame[:, ~keep].mT

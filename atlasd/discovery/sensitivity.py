@@ -31,6 +31,7 @@ class Sensitivity:
     ) -> None:
         self.problem, self.residual, self.tolerance = problem, residual, tolerance
         self.weights, self.progress = weights, progress
+        self.sizes: list[float] | None = None
         self._planted: list[tuple[Planted, tuple[Function, ...]]] | None = None
         self._hidden: Tensor | None = None
 
@@ -39,8 +40,9 @@ class Sensitivity:
         fits = self.problem.fits
         assert fits is not None
         if self._planted is None:
-            sizes = self._sizes(pair[0])
-            planted = fits.planted(self.problem.samples, sizes, self.progress)
+            if self.sizes is None:
+                self.sizes = self._sizes(pair[0])
+            planted = fits.planted(self.problem.samples, self.sizes, self.progress)
             self._planted = [(p, in_comparison(self.problem, fs)) for p, fs in planted]
         # What a map that is linear in its inputs cannot see is looked for in what it leaves over.
         blind = getattr(fits.recipe, "linear", False)
@@ -73,7 +75,7 @@ class Sensitivity:
             return [0.5, 0.5]
         ones = [(Planted(h, 1.0), self.problem.functions) for h in fits.plants[:: max(1, len(fits.plants) - 1)]]
         losses = self.residual.losses(element[None])
-        level = float((losses.scale @ self.weights).sum() / losses.covered[..., :1].sum().clamp_min(1.0))
+        level = float((losses.scale @ self.weights).mean())
         squares = torch.einsum("pk,k->p", self.residual.recovered(element[None], ones)[:, 0, :, 1], self.weights)
         # What an element leaves as it is breaks nothing, in any size.
         least = 1e-6 * max(float(squares.max()), 1e-300)

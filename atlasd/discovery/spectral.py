@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SpectralSearch", "solve"]
+__all__ = ["SpectralSearch"]
 
 from dataclasses import dataclass
 
@@ -13,14 +13,12 @@ from torch.nn import functional
 from atlasd.discovery.descent import FieldSearch
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Residual
-from atlasd.discovery.search import Found
+from atlasd.discovery.search import Found, solve
 from atlasd.errors import InputError
 from atlasd.geometry.monomials import Monomials
 from atlasd.geometry.polynomial import PolynomialAction
 from atlasd.runtime.progress import Progress
 
-_BLIND = 1e-9
-"""Null level, relative to the largest, below which nothing feels a direction: rounding."""
 _UNFELT = 0.1
 """Strength of swapping components between samples below which a fitted map does not feel them."""
 
@@ -108,23 +106,3 @@ def _with_shifts(problem: Problem, felt: Tensor) -> Tensor:
     rows = torch.linalg.lstsq(action.columns(points), terms).solution.mT  # (t, m)
     fields = torch.einsum("ia,tj->atij", felt, rows).flatten(0, 1)
     return functional.pad(fields, (0, 0, 0, size - n)).flatten(1)
-
-
-def solve(residual: Tensor, null: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The generalised eigenproblem `G v = lambda D v` on the directions that can be felt.
-
-    Arguments:
-        residual: G, with shape `(m, m)`.
-        null: D, with shape `(m, m)`.
-
-    Returns:
-        Eigenvalues ascending `(r,)`, directions `(r, m)` of unit Frobenius norm, and the directions that nothing
-        feels `(m - r, m)`.
-    """
-    size, frame = torch.linalg.eigh((null + null.mT) / 2)
-    keep = size > _BLIND * size.max().clamp_min(1e-300)
-    white = frame[:, keep] / size[keep].sqrt()
-    values, vectors = torch.linalg.eigh(white.mT @ ((residual + residual.mT) / 2) @ white)
-    directions = (white @ vectors).mT
-    directions = directions / directions.norm(dim=-1, keepdim=True).clamp_min(1e-300)
-    return values.clamp_min(0.0), directions, frame[:, ~keep].mT

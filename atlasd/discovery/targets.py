@@ -1,4 +1,4 @@
-"""Whether targets move with the inputs: the questions that fit their shape, and which of the answers to take."""
+"""Whether targets transform with the inputs: the questions that fit their shape, and which answer to take."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Residual
-from atlasd.discovery.spectral import solve
+from atlasd.discovery.search import solve
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction
 from atlasd.geometry.stacked import Stacked
@@ -70,7 +70,7 @@ def questions(problem: Problem, action: Action | None, given: Targets) -> list[Q
     if callable(given) or not isinstance(base, GridAction | VectorAction):
         return []
     kinds = check_targets(given)
-    outputs, n = len(problem.units.outputs), problem.size
+    outputs, n = len(problem.units.outputs), problem.samples.size
     fits = outputs > 0 and outputs % n == 0
     if not kinds or problem.classes or (given == "auto" and not _open(problem, action, fits)):
         return []
@@ -107,7 +107,7 @@ def _of_vectors(kind: str, copies: int, outputs: int) -> Question:
 
 def _of_fields(kind: str, problem: Problem, base: GridAction, given: bool) -> list[Question]:
     """Questions about fields; where the inputs may be components of vectors too, in every usual convention."""
-    n, outputs, channels = problem.size, len(problem.units.outputs), problem.samples.x.shape[1]
+    n, outputs, channels = problem.samples.size, len(problem.units.outputs), problem.samples.x.shape[1]
     dual = kind == "covector"
     moves_in = not given and channels % n == 0
     if kind == "covector" and not given:  # a field of covectors differs only under groups that a plane rarely has

@@ -5,8 +5,9 @@ from __future__ import annotations
 __all__ = ["Clock", "Trial", "leading", "taken"]
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 
@@ -23,6 +24,7 @@ from atlasd.discovery.verdict import Court
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.stages import current_stages
 
+T = TypeVar("T")
 TESTABLE = 1e-3
 """Share of the targets' spread below which nothing is left to be tested: rounding."""
 
@@ -72,39 +74,58 @@ class Trial:
         self.testable = problem.testable > TESTABLE
         self.found: Found = nothing
         self.regardless = getattr(search, "regardless", False)
+        same = self._same_nearby(tolerance) if self.testable else None
         if self.testable or self.regardless:
-            self.found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown))
+            some = {} if same is None else {"weights": same.weights}
+            self.found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown, **some))
         clock("search")
-        self.court = Court(problem, tolerance, seed=seed, progress=shown, weights=self.found.weights)
-        self.generators: Settled = stages.do(
+        self.court = same or Court(problem, tolerance, seed=seed, progress=shown, weights=self.found.weights)
+        self.generators: Settled = self._ask(
             "verdict", lambda: settle_generators(self.court, self.found if self.testable else nothing)
         )
         if self.testable and isinstance(search, SpectralSearch) and not self.generators.kept:
             self._of_some_charts(search)
-        self.generators = stages.do("simplest", lambda: consistent(self.court, self.generators))
+        self.generators = self._ask("simplest", lambda: consistent(self.court, self.generators))
         clock("verdict")
         self.proposal: CosetCandidates | None = None
         self.elements = Settled(torch.eye(problem.size, dtype=torch.float64)[None], [], [])
 
+    def _same_nearby(self, tolerance: float) -> Court | None:
+        """Where fields are shifted, the verdict on those charts on which the law is the same in every direction.
+
+        `None` where it is the same on all charts, or on fewer than two.
+        """
+        shifts, charts = self.problem.ambient.translations, self.problem.charts
+        if charts == 1 or not len(shifts):
+            return None
+        court = Court(self.problem, tolerance, seed=self.seed, progress=self.shown)
+        held = current_stages().do("shifts", lambda: court.holding(shifts, every=True).double())
+        return court.on(held) if 2 <= int(held.sum()) < charts else None
+
+    def _ask(self, stage: str, question: Callable[[], T]) -> T:
+        """The answer of the court; where it was kept, the court also remembers what it had settled on the way."""
+        answer, self.court.memory = current_stages().do(stage, lambda: (question(), self.court.memory))
+        return answer
+
     def _of_some_charts(self, search: SpectralSearch) -> None:
         """No symmetry of all charts together: is there one of some?"""
-        charts, basis, stages = self.problem.charts, self.found.basis, current_stages()
+        charts, basis = self.problem.charts, self.found.basis
         if charts == 1:
             return
         held, own = torch.zeros(charts, dtype=torch.float64), self.found.chart_basis
         if len(basis):
-            held = stages.do("charts", lambda: self.court.holding(basis).double())
+            held = self._ask("charts", lambda: self.court.holding(basis).double())
         if int(held.sum()) < 2 and own is not None:
             # What all charts together propose may be spoiled by a few: some of them propose their own.
             some = own[:: -(-charts // _ASKED)].flatten(0, 1)
-            held = stages.do("charts of their own", lambda: self.court.holding(some).double())
+            held = self._ask("charts of their own", lambda: self.court.holding(some).double())
         if 2 <= int(held.sum()) < charts:
-            self.found = stages.do(
+            self.found = current_stages().do(
                 "search of some",
                 lambda: search.find(self.problem, seed=self.seed, progress=self.shown, weights=held),
             )
             self.court = self.court.on(held)
-            self.generators = stages.do("verdict of some", lambda: settle_generators(self.court, self.found))
+            self.generators = self._ask("verdict of some", lambda: settle_generators(self.court, self.found))
 
     def _propose(self, cosets: CosetSearch) -> Proposed:
         """As in the paper, cosets of what was proposed, under the maps that it was proposed for."""
@@ -132,7 +153,7 @@ class Trial:
             def discrete(algebra: LieAlgebra) -> Settled:
                 return settle_cosets(self.court, algebra, judged, self.found.felt, seed=self.seed, progress=self.shown)
 
-            both = current_stages().do("cosets", lambda: exact_first(self.court, self.generators, discrete))
+            both = self._ask("cosets", lambda: exact_first(self.court, self.generators, discrete))
             self.generators, self.elements = both
         clock("cosets")
 

@@ -113,6 +113,17 @@ class Court:
         self._sensitivity = Sensitivity(problem, self.residual, tolerance, self.weights, progress)
 
     @property
+    def memory(self) -> tuple[Tensor, Tensor | None, list[float] | None]:
+        """What earlier questions have settled for later ones: samples that judge, the ladder, sizes of plants."""
+        return self.residual.index, self._rungs, self._sensitivity.sizes
+
+    @memory.setter
+    def memory(self, kept: tuple[Tensor, Tensor | None, list[float] | None]) -> None:
+        index, self._rungs, self._sensitivity.sizes = kept
+        if not torch.equal(index, self.residual.index):
+            self.residual = Residual(self.problem, index, self.residual.coverage)
+
+    @property
     def floor(self) -> float:
         """Strength below which everything is exact: a tenth of the tolerance, or rounding for functions of vectors."""
         return 1e-3 if self.problem.known and not self.problem.is_field else self.tolerance / 10
@@ -177,23 +188,27 @@ class Court:
             best.append(members[int(torch.cat([mine, shares(members[1:])]).argmax())])
         return torch.stack(best) if best else elements
 
-    def holding(self, basis: Tensor) -> Tensor:
+    def holding(self, basis: Tensor, *, every: bool = False) -> Tensor:
         """On which charts the one of some generators `(k, n, n)` that holds on most of them does, `(K,)`.
 
         Other samples choose than those that judge, as far as there are any.
+
+        Arguments:
+            basis: The generators.
+            every: Whether all of them must hold.
         """
         count = min(_FIELDS, len(self.problem.fold) // 2)
         index = self.problem.pick(_FIELDS, after=count)
         other = self._with(residual=Residual(self.problem, index, self.residual.coverage))
         sizes = self.sizes()
         trials = other._trials(_pairs(basis, sizes, self.problem), sizes * len(basis))
-        best = torch.zeros(len(self.weights), dtype=torch.bool)
+        best = torch.full((len(self.weights),), every, dtype=torch.bool)
         for i in range(0, len(trials), len(sizes)):
             counting = other._counting(trials[i : i + len(sizes)])
             if counting:
                 strengths = torch.stack([trial.charts() for trial in counting])
                 holds = (strengths <= self.tolerance).all(0)
-                best = max(best, holds, key=lambda held: int(held.sum()))
+                best = best & holds if every else max(best, holds, key=lambda held: int(held.sum()))
         if len(self.problem.fold) < 2 * _FIELDS:
             # The samples are too few to choose with some and judge with others: those that chose do not judge.
             self.residual = Residual(self.problem, self.problem.pick(count), self.residual.coverage)
@@ -248,7 +263,8 @@ class Court:
         if self._rungs is None:
             n = self.problem.size
             generator = stream(self.seed, "verdict", "random")
-            drawn = scaled(torch.randn(_RANDOM, n, n, generator=generator, dtype=torch.float64))
+            drawn = torch.randn(_RANDOM, n, n, generator=generator, dtype=torch.float64)
+            drawn = scaled(self.problem.ambient.tidy_generators(drawn))
             steps = torch.tensor(_LADDER, dtype=torch.float64)[:, None, None, None]
             losses = self.residual.few(24).losses(torch.matrix_exp(steps * drawn).flatten(0, 1))
             uncovered = Losses(
@@ -305,7 +321,8 @@ class Court:
                 reason = "the predictor is no better than one that pairs inputs with labels of other samples"
                 direction = Direction(nan, nan, nan, nan, trial.coverage, "cannot tell", reason, self.tolerance)
                 return Finding(direction, trial.element, torch.full_like(self.weights, nan))
-            lowest, limit = max(lowest, low), max(limit, high)
+            # No breaking is negative: an estimate below zero is an error, which may hide a breaking as large.
+            lowest, limit = max(lowest, low), max(limit, high, -low)
             share = max(share, TELLING / trial.telling)
             if worst is None or ratio > worst[0]:
                 worst = ratio, trial

@@ -1,4 +1,4 @@
-"""How a matrix moves the two sides of a prediction problem: fields on a grid, and vectors."""
+"""How a matrix transforms the two sides of a prediction problem: fields on a grid, and vectors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _on_axis(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
 
 @dataclass(frozen=True)
 class GridAction:
-    r"""Moves fields on a grid about the exact centre of the array.
+    r"""Transforms fields on a grid about the exact centre of the array.
 
     :math:`(g \cdot E)(p) = \rho(g) E(g^{-1} p)`, with p the offset from the centre in the order of the axes.
 
@@ -69,6 +69,10 @@ class GridAction:
         fill: `border` or `zeros` where the field is not known.
         rho_in: Representation on input channels; `None` is trivial.
         rho_out: Representation on output channels; `None` is trivial.
+        translations: Whether fields are shifted as well: is the law the same a few pixels away? Elements and generators
+            are then homogeneous matrices of size n + 1, as for `AffineAction`; representations are those of the linear
+            part. Predictors may then depend on the place inside a chart.
+        unit: Length in pixels of a translation by 1.
 
     Example:
         >>> turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
@@ -82,21 +86,45 @@ class GridAction:
     fill: Fill = "border"
     rho_in: Representation | None = None
     rho_out: Representation | None = None
+    translations: bool = False
+    unit: float = 1.0
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether matrices have one row and column more than there are spatial axes."""
+        return self.translations
+
+    def matrix_size(self, n: int) -> int:
+        """Size of the matrices for n spatial axes."""
+        return n + int(self.translations)
+
+    def linear(self, g: Tensor) -> Tensor:
+        """The linear part `(*, n, n)` of elements or generators."""
+        return g[..., :-1, :-1] if self.translations else g
+
+    def shift(self, g: Tensor) -> Tensor | float:
+        """The translation of elements or generators in pixels, `(*, 1, n)`, ready to be added to points `(P, n)`."""
+        return self.unit * g[..., None, :-1, -1] if self.translations else 0.0
+
+    def sources(self, g: Tensor, points: Tensor) -> Tensor:
+        """Offsets from the centre that elements `(*A, n, n)` bring to offsets `(P, n)`, with shape `(*A, P, n)`."""
+        back = torch.linalg.inv(g.double())
+        return points.double() @ self.linear(back).mT + self.shift(back)
 
     def spline(self, x: Tensor) -> FieldSpline:
         """Fields `(*L, C, *S)` with their coefficients, to be moved many times."""
         return as_spline(x, self.dimensions, interpolation=self.interpolation, fill=self.fill)
 
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
-        """Moves fields `(*L, C, *S)` by `(*A, n, n)`, to `(*broadcast(A, L), C, *S)`."""
+        """Transforms fields `(*L, C, *S)` by `(*A, n, n)`, to `(*broadcast(A, L), C, *S)`."""
         return self._move(g, x, self.rho_in)
 
     def on_output(self, g: Tensor, y: Tensor) -> Tensor:
-        """Moves fields `(*L, C, *S)` by `(*A, n, n)`, to `(*broadcast(A, L), C, *S)`."""
+        """Transforms fields `(*L, C, *S)` by `(*A, n, n)`, to `(*broadcast(A, L), C, *S)`."""
         return self._move(g, y, self.rho_out)
 
     def input_at(self, g: Tensor, x: Tensor | FieldSpline, points: Tensor) -> Tensor:
-        """Values of the moved fields at some offsets from the centre only.
+        """Values of the transformed fields at some offsets from the centre only.
 
         Arguments:
             g: Elements, with shape `(*A, n, n)`.
@@ -109,7 +137,7 @@ class GridAction:
         return self._values(g, x, points, self.rho_in)
 
     def output_at(self, g: Tensor, y: Tensor | FieldSpline, points: Tensor) -> Tensor:
-        """Values of the moved outputs at offsets `(P, n)` from the centre, as in `input_at`."""
+        """Values of the transformed outputs at offsets `(P, n)` from the centre, as in `input_at`."""
         return self._values(g, y, points, self.rho_out)
 
     def input_with_slopes(self, g: Tensor, x: Tensor | FieldSpline, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,15 +149,15 @@ class GridAction:
         return self._with_slopes(g, x, points, self.rho_in)
 
     def output_with_slopes(self, g: Tensor, y: Tensor | FieldSpline, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Values of the moved outputs and their derivatives, as in `input_with_slopes`."""
+        """Values of the transformed outputs and their derivatives, as in `input_with_slopes`."""
         return self._with_slopes(g, y, points, self.rho_out)
 
     def input_generator(self, a: Tensor, x: Tensor) -> Tensor:
-        """First-order motion of fields `(*L, C, *S)` along `(n, n)`."""
+        """First-order change of fields `(*L, C, *S)` along `(n, n)`."""
         return self._generate(a, x, self.rho_in)
 
     def output_generator(self, a: Tensor, y: Tensor) -> Tensor:
-        """First-order motion of fields `(*L, C, *S)` along `(n, n)`."""
+        """First-order change of fields `(*L, C, *S)` along `(n, n)`."""
         return self._generate(a, y, self.rho_out)
 
     def _as_spline(self, field: Tensor | FieldSpline) -> FieldSpline:
@@ -141,14 +169,14 @@ class GridAction:
 
     def _values(self, g: Tensor, field: Tensor | FieldSpline, points: Tensor, rho: Representation | None) -> Tensor:
         spline = self._as_spline(field)
-        moved = spline.at(_sources(g, points, spline.shape))
-        return moved if rho is None else _on_axis(rho(g), moved, -2)
+        moved = spline.at(_whole(self.sources(g, points) + _centre(spline.shape)))
+        return moved if rho is None else _on_axis(rho(self.linear(g)), moved, -2)
 
     def _with_slopes(
         self, g: Tensor, field: Tensor | FieldSpline, points: Tensor, rho: Representation | None
     ) -> tuple[Tensor, Tensor]:
         spline, n = self._as_spline(field), self.dimensions
-        sources = _sources(g, points, spline.shape)
+        sources = _whole(self.sources(g, points) + _centre(spline.shape))
         value, slopes = spline.with_gradient(sources)
         offsets = (sources - _centre(spline.shape)).to(value.dtype).unsqueeze(-3)  # (*A, 1, P, n)
         # (g exp(A) . E)(p) = rho(g) rho(exp A) E(exp(-A) q) with q = g^-1 p.
@@ -158,26 +186,26 @@ class GridAction:
         units = torch.eye(n * n, dtype=g.dtype).reshape(n * n, n, n)
         turned = torch.stack([_on_axis(derivative(rho, unit), value, -2) for unit in units])
         out = out + turned.unflatten(0, (n, n))
-        return _on_axis(rho(g), value, -2), _on_axis(rho(g).expand(*out.shape[:-2], -1, -1), out, -2)
+        matrices = rho(self.linear(g))
+        return _on_axis(matrices, value, -2), _on_axis(matrices.expand(*out.shape[:-2], -1, -1), out, -2)
 
     def _generate(self, a: Tensor, field: Tensor, rho: Representation | None) -> Tensor:
         d = self.dimensions
         shape = tuple(field.shape[-d:])
-        flow = pixel_grid(shape, dtype=field.dtype) @ a.to(field.dtype).mT  # (Q, d), the vector A p
+        a = a.to(field.dtype)
+        flow = pixel_grid(shape, dtype=field.dtype) @ self.linear(a).mT + self.shift(a)  # (Q, d), the vector A p + b
         moved = torch.zeros_like(field)
         for axis in range(d):
             moved = moved - pixel_slopes(field, axis - d) * flow[:, axis].reshape(shape)
-        return moved if rho is None else moved + _on_axis(derivative(rho, a), field, -1 - d)
+        return moved if rho is None else moved + _on_axis(derivative(rho, self.linear(a)), field, -1 - d)
 
 
 def _centre(shape: tuple[int, ...]) -> Tensor:
     return torch.tensor([(s - 1) / 2 for s in shape], dtype=torch.float64)
 
 
-def _sources(g: Tensor, points: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Positions in pixels that `g` `(*A, n, n)` brings to offsets `(P, n)`, with shape `(*A, P, n)`."""
-    sources = points.double() @ torch.linalg.inv(g.double()).mT + _centre(shape)
-    # Positions that are whole up to rounding are whole: quarter turns stay exact.
+def _whole(sources: Tensor) -> Tensor:
+    """Positions that are whole up to rounding are whole: quarter turns stay exact."""
     off = sources.detach().round() - sources.detach()
     return sources + off * (off.abs() < 1e-5)
 
@@ -230,18 +258,18 @@ class VectorAction:
         return y if self.rho_out is None else _on_axis(self.rho_out(g), y, -1)
 
     def input_generator(self, a: Tensor, x: Tensor) -> Tensor:
-        """First-order motion `A p`."""
+        """First-order change `A p`."""
         return _on_axis(a, x, -1)
 
     def output_generator(self, a: Tensor, y: Tensor) -> Tensor:
-        """First-order motion of the outputs; zero where they are invariant."""
+        """First-order change of the outputs; zero where they are invariant."""
         if self.rho_out is None:
             return torch.zeros_like(y)
         return _on_axis(derivative(self.rho_out, a), y, -1)
 
 
 def window_radius(in_radius: float, out_radius: float, reach: float) -> float:
-    """Radius of the disc on which outputs count: what a turn brings in from the corners stays outside.
+    """Radius of the disc on which outputs count: what a rotation brings in from the corners stays outside.
 
     Arguments:
         in_radius: Half the width of the input patch, in pixels.

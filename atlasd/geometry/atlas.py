@@ -106,7 +106,7 @@ class Atlas:
             out_radius: Half the width of the output patches.
             pixel: Size of a pixel in degrees; by default output patches overlap a little.
             projection: As in `SphereChart`.
-            turn: Turns every chart in its plane, in degrees.
+            turn: Rotates every chart in its plane, in degrees.
             poles: Whether the grid has rows at the poles.
             vectors: Pairs of channels that hold eastward and northward components.
 

@@ -29,7 +29,7 @@ class SphereChart:
     `90 - (i + 0.5) 180 / H` and column j at longitude `(j + 0.5) 360 / W`; with `poles`, the first and the last row
     are the poles, and column j lies at `360 j / W`. Fields of integers, such as classes, are read at the nearest pixel.
 
-    Chart coordinates are (row, column) offsets in pixels: to the south and to the east, then turned by `turn`.
+    Chart coordinates are (row, column) offsets in pixels: to the south and to the east, then rotated by `turn`.
 
     Arguments:
         latitude: Of the centre, in degrees, north is positive.
@@ -37,7 +37,7 @@ class SphereChart:
         in_radius: The input patch is `2 * in_radius + 1` pixels wide.
         out_radius: The output patch is `2 * out_radius + 1` pixels wide.
         pixel: Size of a pixel at the centre, in degrees.
-        turn: Turns the chart in its plane, in degrees: the row axis goes from south towards east.
+        turn: Rotates the chart in its plane, in degrees: the row axis goes from south towards east.
         projection: `orthographic` looks from far away, `gnomonic` from the middle of the sphere (great circles
             are straight), `equidistant` keeps distances from the centre, `equirectangular` is the grid itself.
         poles: Whether the grid has rows at the poles.
@@ -183,7 +183,7 @@ class SphereChart:
 
 
 def rotate_sphere(field: Tensor, rotation: Tensor, *, poles: bool = False) -> Tensor:
-    """Turns scalar fields on an equirectangular grid about the middle of the sphere.
+    """Rotates scalar fields on an equirectangular grid about the middle of the sphere.
 
     Arguments:
         field: Fields, with shape `(N, C, H, W)`, rows from north to south.
@@ -244,7 +244,7 @@ def _grid_angles(shape: tuple[int, ...], poles: bool) -> tuple[Tensor, Tensor]:
 
 
 def _positions(points: Tensor, shape: tuple[int, ...], middle: float, poles: bool) -> tuple[Tensor, Tensor]:
-    """Fractional rows and columns of unit vectors, with longitudes within half a turn of `middle`, in degrees."""
+    """Fractional rows and columns of unit vectors, with longitudes within 180 degrees of `middle`, in degrees."""
     height, width = shape
     latitude = torch.rad2deg(torch.atan2(points[:, 2], points[:, :2].norm(dim=-1)))
     longitude = torch.rad2deg(torch.atan2(points[:, 1], points[:, 0]))

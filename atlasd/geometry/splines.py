@@ -7,7 +7,7 @@ __all__ = ["REACH", "Edge", "FieldSpline", "Fill", "pixel_slopes", "spline_coeff
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal, TypeAlias, get_args
 
 import torch
@@ -42,18 +42,26 @@ def spline_weights(fraction: Tensor, order: int) -> Tensor:
         [1.0, 26.0, 66.0, 26.0, 1.0, 0.0]
 
     References:
-        de Boor, On calculating with B-splines, Journal of Approximation Theory 6 (1972).
+        Unser, Splines: a perfect fit for signal and image processing, IEEE Signal Processing Magazine 16 (1999).
     """
-    none = torch.zeros_like(fraction)
-    weights = [torch.ones_like(fraction)]
-    for m in range(1, order + 1):
-        later, earlier = [none, *weights], [*weights, none]
-        # The position within the support [0, m + 1] of each spline is `fraction + k`; the last centre has k = 0.
-        weights = [
-            ((fraction + k) * a + (m + 1 - k - fraction) * b) / m
-            for k, a, b in zip(range(m, -1, -1), later, earlier, strict=True)
-        ]
-    return torch.stack(weights, dim=-1)
+    powers = [torch.ones_like(fraction)]
+    for _ in range(order):
+        powers.append(powers[-1] * fraction)
+    return torch.stack(powers, dim=-1) @ _pieces(order).to(fraction)
+
+
+@cache
+def _pieces(order: int) -> Tensor:
+    """Polynomials of the fraction that are the weights of `spline_weights`: coefficients `(power, weight)`.
+
+    The spline whose centre is k before the last is a sum of powers of `u + k - j` over j from 0 to k, u the fraction.
+    """
+    table = torch.zeros(order + 1, order + 1, dtype=torch.float64)
+    for k in range(order + 1):
+        for power in range(order + 1):
+            total = sum((-1) ** j * math.comb(order + 1, j) * (k - j) ** (order - power) for j in range(k + 1))
+            table[power, order - k] = math.comb(order, power) * total / math.factorial(order)
+    return table
 
 
 def _slopes(fraction: Tensor, order: int) -> Tensor:
@@ -267,9 +275,8 @@ def _evaluate(
 
     def sums(part: slice) -> list[Tensor]:
         """Values and slopes of a part of the rows, each `(sets, fields, Q)`."""
-        index, weights = _taps(rows[part], shape, order, fill, gradient)
-        index = index + offsets[part, None]
-        return [_weighted_sum(table, index, w.to(table.dtype)).unflatten(0, (-1, count)).mT for w in weights]
+        index, weights = _taps(rows[part], offsets[part], shape, order, fill, gradient, table.dtype)
+        return [_weighted_sum(table, index, w).unflatten(0, (-1, count)).mT for w in weights]
 
     order_of_axes = [*both, *only, *rest, rank, rank + 1]
     final = [*(sets[i] for i in [*both, *only]), *(fields[i] for i in rest), channels, count]
@@ -298,21 +305,25 @@ def _by_parts(
 
 
 def _taps(
-    points: Tensor, shape: tuple[int, ...], order: int, fill: Fill, gradient: bool
+    points: Tensor, base: Tensor, shape: tuple[int, ...], order: int, fill: Fill, gradient: bool, dtype: torch.dtype
 ) -> tuple[Tensor, list[Tensor]]:
     """Flat indices of the coefficients that count at points `(rows, d)`, and their weights, each `(rows, taps)`.
 
-    The weights of the values come first, then those of the slopes along each axis if asked.
+    Indices are counted from `base`, `(rows,)`. The weights of the values come first, then those of the slopes along
+    each axis if asked.
     """
-    index = torch.zeros(len(points), 1, dtype=torch.long, device=points.device)
-    weights = [torch.ones_like(points[:, :1], dtype=torch.float64)] * (1 + len(shape) * gradient)
+    # Indices are those of the first coefficient and steps from it: one pass over all taps.
+    steps = torch.zeros(1, dtype=torch.long, device=points.device)
+    first = torch.zeros_like(base)
+    weights = [torch.ones(len(points), 1, dtype=dtype, device=points.device)] * (1 + len(shape) * gradient)
     for axis, size in enumerate(shape):
         start, value, slope = _axis_weights(points[:, axis], size, order, fill, gradient)
-        here = start[:, None] + torch.arange(order + 1, device=points.device)
-        index = (index[..., None] * (size + order) + here[:, None]).flatten(1)
+        first = first * (size + order) + start
+        steps = (steps[:, None] * (size + order) + torch.arange(order + 1, device=points.device)).flatten()
+        value, slope = value.to(dtype), slope.to(dtype)
         along = [slope if number == axis + 1 else value for number in range(len(weights))]
         weights = [(w[..., None] * a[:, None]).flatten(1) for w, a in zip(weights, along, strict=True)]
-    return index, weights
+    return (base + first)[:, None] + steps, weights
 
 
 def _axis_weights(position: Tensor, size: int, order: int, fill: Fill, gradient: bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -86,7 +86,7 @@ def symmetrize(
     Arguments:
         model: Any module, trained or not. Class outputs are best averaged as probabilities: put a softmax last.
         group: The group.
-        action: How the group acts on inputs and outputs; by default fields `(B, C, H, W)` turn on their grid,
+        action: How the group acts on inputs and outputs; by default fields `(B, C, H, W)` rotate on their grid,
             vectors are multiplied, and outputs without places are invariant.
         outputs: How outputs that are not fields transform, such as `vector()`.
         samples: Elements for each component of a continuous group.

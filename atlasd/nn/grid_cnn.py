@@ -37,9 +37,9 @@ class GroupConv2d(nn.Module):
         dilation: As in `Conv2d`.
         bias: Whether to add a bias to each field, along what the group leaves alone.
         padding_mode: As in `Conv2d`.
-        in_type: How incoming channels turn: `"trivial"` (scalars), `"regular"` (finite groups), `"circle(L)"`
+        in_type: How incoming channels transform: `"trivial"` (scalars), `"regular"` (finite groups), `"circle(L)"`
             (rotations and mirrors), or a `FieldType`.
-        out_type: How outgoing channels turn.
+        out_type: How outgoing channels transform.
         generator: Source of the initial weights; the global one of torch if left out.
         device: As in `Conv2d`.
         dtype: As in `Conv2d`.
@@ -153,7 +153,7 @@ class GroupActivation(nn.Module):
     Arguments:
         channels: Number of channels.
         group: The group.
-        field_type: How the channels turn.
+        field_type: How the channels transform.
         activation: A map of single numbers, `ReLU` by default.
     """
 
@@ -198,7 +198,7 @@ class GroupBatchNorm2d(nn.Module):
     Arguments:
         channels: Number of channels.
         group: The group.
-        field_type: How the channels turn.
+        field_type: How the channels transform.
         eps: As in `BatchNorm2d`.
         momentum: As in `BatchNorm2d`.
     """
@@ -259,7 +259,7 @@ class GroupPool(nn.Module):
     Arguments:
         channels: Number of channels that come in; `channels / size` go out.
         group: The group.
-        field_type: How the channels turn.
+        field_type: How the channels transform.
         how: The largest value of the field, or its mean.
     """
 

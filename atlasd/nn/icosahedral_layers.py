@@ -29,7 +29,7 @@ class HexConv(nn.Module):
     the ring are left of the 7 weights: that is computed directly, and is exactly the same.
 
     At the twelve corners, where there are five neighbours, rings count 6/5 and regular fields are averaged over
-    orientations: nothing else commutes with the fifth of a turn there.
+    orientations: nothing else commutes with a rotation by 72 degrees there.
 
     Arguments:
         in_channels: Fields that come in.
@@ -38,7 +38,7 @@ class HexConv(nn.Module):
         stride: 2 gives values on the coarser grid only.
         flat: One weight for all seven places: kernels that no linear motion of the plane turns into others.
         own: Whether the vertex itself counts otherwise than its ring in a flat kernel, by one number for each channel
-            that comes in. What is done to single values commutes with every motion.
+            that comes in. What is done to single values commutes with every transformation.
         in_field: `scalar` or `regular`.
         out_field: `scalar` or `regular`.
         bias: Whether a number is added to each channel.

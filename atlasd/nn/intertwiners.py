@@ -2,12 +2,14 @@ r"""All linear maps between tensors that commute with a group, found or known.
 
 A map W from tensors of one type to tensors of another commutes with the group if
 :math:`\rho_{out}(A) W = W \rho_{in}(A)` for every generator A and the same holds for every coset. That is a null space.
-Three steps make it safe for a noisy algebra in any coordinates:
+Four steps make it safe for a noisy algebra in any coordinates:
 
 1. the span is moved to the nearest one that is closed under brackets;
 2. coordinates are changed so that the algebra is as small as it can be, :math:`\sum [A, A^T] = 0` (Kempf and Ness,
    1979): there the null space of a semisimple algebra stands apart as far as it can;
-3. the rank is read off the largest gap of the singular values, above the noise that the first step saw.
+3. the centre is moved to the nearest one that rotates or stretches: brackets do not hold it in place, as they hold
+   a semisimple algebra, and what noise adds to it would add up over the slots of a tensor;
+4. the rank is read off the largest gap of the singular values, above the noise that the first step saw.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.group import Group
+from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
 from atlasd.nn.tensor_types import element_on_slots, generator_on_slots
 
@@ -69,6 +72,7 @@ class Intertwiners:
         algebra = self.group.algebra
         clean = algebra.nearest_algebra() if algebra.dimension else algebra
         generators, change = balance(clean.frame())
+        generators = settle(generators, self.noise)
         moved = algebra.angles(clean).sin().square().mean().sqrt() if algebra.dimension else 0.0
         object.__setattr__(self, "_floor", min(max(_FLOOR, float(moved)), self.noise / 2))
         cosets = change @ self.group.cosets[1:] @ torch.linalg.inv(change)
@@ -174,3 +178,38 @@ def balance(frame: Tensor, steps: int = 300) -> tuple[Tensor, Tensor]:
             return given, still
         frame = torch.linalg.qr((step @ frame @ torch.linalg.inv(step)).flatten(1).mT).Q.mT.unflatten(1, (n, n))
     return frame, change
+
+
+def settle(frame: Tensor, noise: float) -> Tensor:
+    r"""The nearest algebra whose centre holds, with a matrix, also its rotation and its stretch.
+
+    Arguments:
+        frame: Orthonormal generators, with shape `(k, n, n)`.
+        noise: The largest part of a unit generator that may be left out; a spiral with more of both stays as it is.
+
+    Returns:
+        Orthonormal generators, as many.
+
+    Example:
+        >>> spiral = torch.tensor([[[0.05, -0.7], [0.7, 0.05]]], dtype=torch.float64)
+        >>> (settle(spiral, 0.3) @ settle(spiral, 0.3)).round(decimals=6).tolist()  # a rotation
+        [[[-0.5, 0.0], [0.0, -0.5]]]
+    """
+    centre = LieAlgebra(frame).centre().frame() if len(frame) else frame
+    if not len(centre):
+        return frame
+    # Matrices that commute have common eigenvectors: those of a combination without ties.
+    weights = torch.arange(2, len(centre) + 2, dtype=torch.float64).sqrt()
+    _, vectors = torch.linalg.eig(torch.einsum("k,kij->ij", weights, centre))
+    if float(torch.linalg.cond(vectors)) > 100:  # shears have no eigenvectors to spare
+        return frame
+    back = torch.linalg.inv(vectors)
+    values = (back @ centre.to(vectors) @ vectors).diagonal(dim1=-2, dim2=-1)  # (z, n)
+    parts = torch.cat([(vectors * v[:, None]) @ back for v in (values.real + 0j, 1j * values.imag)]).real
+    _, sizes, kept = torch.linalg.svd(parts.flatten(1), full_matrices=False)
+    count = len(centre)
+    if len(sizes) > count and float(sizes[count]) > noise:
+        return frame
+    # What is orthogonal to the centre stays as it is.
+    rest = torch.linalg.svd(centre.flatten(1) @ frame.flatten(1).mT).Vh[count:] @ frame.flatten(1)
+    return torch.linalg.qr(torch.cat([kept[:count], rest]).mT).Q.mT.unflatten(1, frame.shape[1:])

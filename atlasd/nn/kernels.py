@@ -156,9 +156,10 @@ def _solve(group: Group, size: tuple[int, int], into: FieldType, out: FieldType,
     error: float | None = 0.0
     plain = 1.0
     if not exact:
-        forms = breaking(group, size, *on_types, shape[1])
+        form = invariant_form(group)
+        forms = breaking(group, size, *on_types, shape[1], form)
         # A group without a scalar product has no kernels in a bounded window: there is nothing to correct them to.
-        if forms is not None and not constant and invariant_form(group) is not None:
+        if forms is not None and not constant and form is not None:
             rows = _orthonormal(forms.corrected(rows))
         error, plain = (None, 1.0) if forms is None else (forms.error(rows), forms.plain)
     kernels = rows.unflatten(1, (*size, out.size, into.size)).permute(0, 3, 4, 1, 2).contiguous()

@@ -256,7 +256,13 @@ class MetricGNN(nn.Module):
                 f"`edges` must be integers (set, receiver, sender) with shape (E, 3), got {tuple(edges.shape)}; "
                 "stack them along the first axis."
             )
-        linked = torch.zeros(x.shape[0], x.shape[1], x.shape[1], dtype=torch.bool, device=x.device)
+        shape = (x.shape[0], x.shape[1], x.shape[1])
+        if not torch.compiler.is_compiling() and bool((edges < 0).any() or (edges >= edges.new_tensor(shape)).any()):
+            raise InputError(
+                f"`edges` must name sets below {shape[0]} and vectors below {shape[1]}, got numbers up to "
+                f"{edges.amax(0).tolist()} and down to {int(edges.min())}; count from 0."
+            )
+        linked = torch.zeros(shape, dtype=torch.bool, device=x.device)
         linked[edges[:, 0], edges[:, 1], edges[:, 2]] = True
         return linked
 

@@ -17,6 +17,7 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.result import load
 from atlasd.errors import DataError, InputError
 from atlasd.nn.intertwiners import Intertwiners
+from atlasd.runtime.content import read_json
 from atlasd.runtime.files import write_atomically
 
 
@@ -84,14 +85,20 @@ def algebra_metric(algebra: LieAlgebra, *, conformal: bool = False) -> Metric:
     if is_antisymmetric(form):
         form = (form - form.mT) / 2
         return Metric(form / form.norm(), 0.0, float("inf"), (0, 0, 0))
-    return metric(algebra)
+    found = metric(algebra)
+    if found.gap < found.value:
+        raise InputError(
+            f"`algebra` must tell its form from others, got one that changes by {found.value:.2f} under a unit "
+            f"generator and another by {found.value + found.gap:.2f}; find it from more data."
+        )
+    return found
 
 
 def load_metric(path: str | Path) -> Tensor:
     """The metric `(n, n)` in a file or of a run.
 
     Arguments:
-        path: A run directory, whose metric is the form its algebra comes nearest to preserving, or a JSON file
+        path: A run directory, whose metric is the one form that its algebra preserves up to a factor, or a JSON file
             with the matrix under `metric`, as `save_metric` writes it.
     """
     path = Path(path)
@@ -99,9 +106,12 @@ def load_metric(path: str | Path) -> Tensor:
         algebra = load(path).algebra
         if not algebra.dimension:
             raise DataError(f"`{path}` must hold a run that found generators, got none; a metric needs some.")
-        return metric(algebra).form
+        try:
+            return algebra_metric(algebra, conformal=True).form
+        except InputError as error:
+            raise DataError(f"`{path}`: {error}") from error
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path)
     except (OSError, ValueError) as error:
         raise DataError(f"`{path}` must be a run directory or a JSON file with a metric: {error}.") from error
     try:

@@ -24,7 +24,8 @@ class EquivariantMLP(nn.Module):
     r"""A perceptron whose outputs follow its inputs under a group: :math:`\sum_k f_k(I(x))\, C_k(x)`.
 
     I are the generating invariants of the inputs, C the covariants of the type of the outputs, both found for the group
-    by null spaces; f is a plain perceptron. Invariants are computed in double precision and brought to their units.
+    by null spaces; f is a plain perceptron. Invariants are computed in double precision and brought to their units; f
+    sees each as it is, since many functions are polynomials of them, and its asinh, since they have long tails.
 
     Arguments:
         group: A group or an algebra, known or discovered.
@@ -96,7 +97,7 @@ class EquivariantMLP(nn.Module):
         self.register_buffer("scale", torch.ones(features, dtype=torch.float64))
         for name, head in heads.items():
             self.register_buffer(f"unit{name}", torch.ones(len(head), dtype=torch.float64))
-        sizes = [features, *[width] * depth]
+        sizes = [2 * features, *[width] * depth]
         layers: list[nn.Module] = []
         for a, b in pairwise(sizes):
             layers += [linear(a, b, generator), nn.SiLU()]
@@ -120,8 +121,8 @@ class EquivariantMLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(B, size)` or, for vectors, `(B, P, n)` to `(B, size of outputs)`."""
         blocks, plain = self._split(x)
-        z = torch.asinh((self._features(blocks, plain) - self.shift) / self.scale)
-        h = self.trunk(z.to(next(self.heads.parameters())))
+        z = (self._features(blocks, plain) - self.shift) / self.scale
+        h = self.trunk(torch.cat([z, torch.asinh(z)], 1).to(next(self.heads.parameters())))
         parts = []
         for k, (count, _, _) in enumerate(self.outputs.parts):
             coefficients = self.heads[k](h)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from atlasd.algebra.group import Group
 from atlasd.geometry.resample import pixel_grid
+from atlasd.nn.plane_functions import square_root
 
 _SCALES = (0.15, 0.3, 0.6)
 """Spreads of the wave numbers, in radians per pixel: wavelengths of about 40, 20 and 10 pixels."""
@@ -56,7 +57,12 @@ class Breaking:
 
 
 def breaking(
-    group: Group, size: tuple[int, int], generators: list[Tensor], elements: list[Tensor], entries: int
+    group: Group,
+    size: tuple[int, int],
+    generators: list[Tensor],
+    elements: list[Tensor],
+    entries: int,
+    form: Tensor | None = None,
 ) -> Breaking | None:
     """The forms for kernels of so many pixels; `None` where they would be too large.
 
@@ -66,19 +72,23 @@ def breaking(
         generators: Generators of unit norm on matrices (out, in), flattened, each `(entries, entries)`.
         elements: Cosets but the identity, likewise.
         entries: out * in.
+        form: The scalar product that the group keeps, if any, with determinant 1: waves are drawn evenly in its unit.
     """
-    q = pixel_grid(size, dtype=torch.float64)
+    # In coordinates in which the group turns, the law of the waves is one that it leaves alone.
+    straight = torch.eye(2, dtype=torch.float64) if form is None else square_root(form)
+    back = torch.linalg.inv(straight)
+    q = pixel_grid(size, dtype=torch.float64) @ straight.mT
     if len(q) * entries > _LARGEST:
         return None
     one = torch.eye(entries, dtype=torch.float64)
     change = torch.zeros(len(q) * entries, len(q) * entries, dtype=torch.float64)
     frame = group.algebra.frame()
     for a, on_entries in zip(frame, generators, strict=True):
-        speed = q @ (a / torch.linalg.matrix_norm(a, ord=2)).mT  # (pixels, 2)
+        speed = q @ (straight @ (a / torch.linalg.matrix_norm(a, ord=2)) @ back).mT  # (pixels, 2)
         gram, cross, inner = _summed(lambda s, v=speed: _flow(q, v, s))
         change += _form(gram, cross, inner, on_entries, one)
     for g, on_entries in zip(group.cosets[1:], elements, strict=True):
-        moved = q @ torch.linalg.inv(g).mT
+        moved = q @ (straight @ torch.linalg.inv(g) @ back).mT
         gram, cross, inner = _summed(lambda s, m=moved: (_smooth(m, m, s), _smooth(q, m, s), _smooth(q, q, s)))
         change += _form(gram, cross, inner, on_entries, one) / len(elements)
     return Breaking(change, _summed(lambda s: (_smooth(q, q, s),))[0])
@@ -105,7 +115,7 @@ def _smooth(a: Tensor, b: Tensor, scale: float) -> Tensor:
 
 
 def _flow(q: Tensor, speed: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    r"""Inner products for :math:`T b_j = -i (v_j \cdot k) b_j`, the first-order motion with velocity v of pixel j."""
+    r"""Inner products for :math:`T b_j = -i (v_j \cdot k) b_j`, the first-order change with velocity v of pixel j."""
     inner = _smooth(q, q, scale)
     apart = q[None] - q[:, None]  # (i, j, 2)
     along_i = torch.einsum("ia,ija->ij", speed, apart)

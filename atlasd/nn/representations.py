@@ -1,4 +1,4 @@
-r"""How the channels of one field turn with the plane: trivially, as a function on the group, or on the circle."""
+r"""How the channels of one field transform with the plane: trivially, as a function on the group, or on the circle."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class _Circle:
 
 
 def trivial() -> FieldType:
-    """One channel that does not turn: a scalar field."""
+    """One channel that does not transform: a scalar field."""
     return FieldType("trivial", 1, _Trivial(), torch.ones(1, dtype=torch.float64))
 
 
@@ -156,12 +156,12 @@ def circle(frequencies: int, values: int | None = None) -> FieldType:
 
     Arguments:
         frequencies: The highest frequency L.
-        values: Directions at which nonlinearities look at the function; 4 L + 4 by default, which keeps
+        values: Directions at which nonlinearities look at the function; 8 L + 4 by default, which keeps
             quarter turns exact and others nearly so.
     """
     if frequencies < 0:
         raise InputError(f"`frequencies` must not be negative, got {frequencies}; 2 or 3 are usual.")
-    count = 4 * frequencies + 4 if values is None else values
+    count = 8 * frequencies + 4 if values is None else values
     if count < 2 * frequencies + 1:
         raise InputError(f"`values` must be at least {2 * frequencies + 1}, got {count}; fewer cannot tell them apart.")
     size = 2 * frequencies + 1

@@ -53,7 +53,7 @@ def train_classifier(
         label: Classes, with shape `(N,)`.
         budget: How long.
         generator: Source of the order of the samples.
-        progress: Who is told how far it is.
+        progress: Progress display.
         name: What it is called there.
 
     Returns:

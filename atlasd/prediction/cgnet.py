@@ -14,13 +14,11 @@ from torch.nn import functional
 
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
-from atlasd.prediction.networks import Network
-from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, rebuilt
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.train import Job, Schedule
+from atlasd.prediction.networks import ChartNetworks
+from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, FromBlueprint, rebuilt
+from atlasd.prediction.train import Schedule
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
-from atlasd.runtime.progress import Progress
 
 
 class _Block(nn.Module):
@@ -90,7 +88,7 @@ class _CGNet(nn.Module):
 
 
 @storable("architecture", "weights", read=rebuilt)
-class ChartCGNet(Network):
+class ChartCGNet(ChartNetworks):
     """One network for every chart: inputs `(B, K, C, *in)` to logits `(B, K, classes, *out)`.
 
     Arguments:
@@ -103,9 +101,6 @@ class ChartCGNet(Network):
         generator: Source of the initial weights.
     """
 
-    shift: Tensor
-    scale: Tensor
-
     def __init__(
         self,
         charts: int,
@@ -117,11 +112,8 @@ class ChartCGNet(Network):
         blocks: tuple[int, int],
         generator: torch.Generator,
     ) -> None:
-        super().__init__()
+        super().__init__((_CGNet(channels, classes, widths, blocks) for _ in range(charts)), channels)
         self.shape = tuple(shape)
-        self.charts = nn.ModuleList(_CGNet(channels, classes, widths, blocks) for _ in range(charts))
-        self.register_buffer("shift", torch.zeros(charts, channels))
-        self.register_buffer("scale", torch.ones(charts, channels))
         with torch.no_grad():
             for weight in self.charts.parameters():
                 if weight.ndim > 1:  # torch's own start would use the global seed
@@ -132,13 +124,11 @@ class ChartCGNet(Network):
                     layer.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        x = (x - self.shift[..., None, None]) / self.scale[..., None, None]
-        logits = torch.stack([chart(x[:, k]) for k, chart in enumerate(self.charts)], dim=1)
-        return centre_crop(logits, self.shape)
+        return centre_crop(super().forward(x), self.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CGNetPredictor:
+class CGNetPredictor(FromBlueprint):
     """A context-guided network per chart, as for the climate of the paper.
 
     Arguments:
@@ -164,13 +154,6 @@ class CGNetPredictor:
             changes: Settings that differ from the paper's.
         """
         return replace(cls(schedule=replace(PUBLISHED, epochs=30)), **changes)
-
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        """Fits the networks of all charts together."""
-        job = Job(samples, train, held_out)
-        return self.blueprint(samples).fit([job], self.schedule, seed=seed, progress=progress)[0]
 
     def blueprint(self, samples: Samples) -> Blueprint:
         """The networks of all charts for these samples."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from atlasd.data.samples import Samples
-from atlasd.prediction.blocks import fit_blocks, join
+from atlasd.prediction.chart_blocks import fit_blocks, join
 from atlasd.prediction.fit import AutoPredictor
 from atlasd.prediction.plants import Planted
 from atlasd.prediction.predictor import ClosedForm, FittedPredictor, PredictorSpec, narrowed, needed, part_of
@@ -63,6 +63,10 @@ class CrossFit:
                 (p, tuple(_Sum(f, h, p.size) for f, h in zip(bases, answer, strict=True)))
                 for p, answer in zip(planted, self.answers, strict=False)
             ]
+        if isinstance(self.recipe, ClosedForm):
+            recipe = getattr(self.recipe, "quick", self.recipe)
+            rows = [_closed_form(recipe, replace(samples, plant=p), self.fold, (), progress) for p in planted]
+            return [(p, tuple(row[0].function for row in fitted)) for p, fitted in zip(planted, rows, strict=True)]
         jobs = [
             Job(replace(samples, plant=p), *_rest(self.fold, k, self.seed))
             for p in planted
@@ -70,8 +74,8 @@ class CrossFit:
         ]
         fitted = _fit_jobs(self.recipe, jobs, seed=self.seed, progress=progress)
         count = len(self.members)
-        rows = [fitted[i : i + count] for i in range(0, len(fitted), count)]
-        return [(p, tuple(m.function for m in row)) for p, row in zip(planted, rows, strict=True)]
+        members = [fitted[i : i + count] for i in range(0, len(fitted), count)]
+        return [(p, tuple(m.function for m in row)) for p, row in zip(planted, members, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +145,8 @@ def _fitted(
     recipe: PredictorSpec, samples: Samples, fold: Tensor, plants: Sequence[Function], *, seed: int, progress: Progress
 ) -> CrossFit:
     if isinstance(recipe, ClosedForm):
-        # Probabilities are not linear in the labels: what is planted in classes is fitted again.
-        linear = () if samples.classes else plants
+        # Probabilities are not linear in the labels, nor is a choice by them: there, all is fitted again.
+        linear = () if samples.classes or getattr(recipe, "chooses", False) else plants
         rows = _closed_form(recipe, samples, fold, linear, progress)
         members = tuple(row[0] for row in rows)
         answers = tuple(tuple(row[1 + p].function for row in rows) for p in range(len(linear)))

@@ -13,7 +13,7 @@ from torch import Tensor
 from atlasd.data.samples import Samples, split_indices
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
-from atlasd.prediction.blocks import fit_blocks
+from atlasd.prediction.chart_blocks import fit_blocks
 from atlasd.prediction.forms import FormPredictor
 from atlasd.prediction.local import LocalPredictor
 from atlasd.prediction.moments import MomentPredictor
@@ -104,7 +104,7 @@ def fit_predictor(
         atlas: Where the charts lie.
         predictor: The recipe; chosen from the data by default.
         seed: Seed of every random stream.
-        progress: Who is told how far it is.
+        progress: Progress display.
 
     Returns:
         The predictor, callable on `(B, K, *in)`.

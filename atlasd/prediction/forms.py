@@ -7,8 +7,9 @@ __all__ = ["FormPredictor"]
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -60,6 +61,14 @@ class FormPredictor:
     bumps: int = 800
     most: int = 1000
     ridges: tuple[float, ...] = (1e-12, 1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+
+    chooses: ClassVar[bool] = True
+    """Features follow from the targets: with something planted in them, they are chosen anew."""
+
+    @property
+    def quick(self) -> FormPredictor:
+        """The recipe for targets with something planted: few bumps are enough to notice it."""
+        return replace(self, bumps=min(self.bumps, _FEW))
 
     def __post_init__(self) -> None:
         if min(self.degree, self.bumps, self.most) < 1 or not self.ridges:

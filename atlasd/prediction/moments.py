@@ -21,7 +21,7 @@ from torch.nn.utils import skip_init
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.networks import initialise, uniform
-from atlasd.prediction.neural import Architecture, fit_modules
+from atlasd.prediction.neural import Architecture, FitsMany, fit_modules
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.train import Job, Schedule
 from atlasd.runtime.progress import Progress
@@ -191,7 +191,7 @@ class SetNetwork(_Units):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MomentPredictor:
+class MomentPredictor(FitsMany):
     """Quadratic forms of pooled vectors, then a perceptron; see `MomentNetwork`.
 
     Arguments:
@@ -219,12 +219,6 @@ class MomentPredictor:
     def __post_init__(self) -> None:
         if min(self.pools, self.forms, *self.hidden) < 1:
             raise InputError(f"`pools`, `forms` and `hidden` must be positive, got {self}.")
-
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        """Finds the first forms in closed form, then fits all weights."""
-        return self.fit_many([Job(samples, train, held_out)], seed=seed, progress=progress)[0]
 
     def fit_many(self, jobs: Sequence[Job], *, seed: int, progress: Progress) -> list[FittedPredictor]:
         """Fits one network for each job, all at once."""
@@ -255,7 +249,7 @@ class MomentPredictor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeepSetsPredictor:
+class DeepSetsPredictor(FitsMany):
     """A perceptron of every token, a sum, and a perceptron on it; see `SetNetwork`.
 
     Arguments:
@@ -271,12 +265,6 @@ class DeepSetsPredictor:
     def __post_init__(self) -> None:
         if not self.inner or min(*self.inner, *self.hidden, 1) < 1:
             raise InputError(f"`inner` and `hidden` must be positive, got {self}.")
-
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        """Fits one network for all tokens."""
-        return self.fit_many([Job(samples, train, held_out)], seed=seed, progress=progress)[0]
 
     def fit_many(self, jobs: Sequence[Job], *, seed: int, progress: Progress) -> list[FittedPredictor]:
         """Fits one network for each job, all at once."""

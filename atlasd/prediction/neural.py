@@ -127,12 +127,43 @@ class Blueprint:
         )  # fmt: skip
 
 
+class FitsMany:
+    """Base of recipes that train the networks of several jobs at once."""
+
+    def fit_many(self, jobs: Sequence[Job], *, seed: int, progress: Progress) -> list[FittedPredictor]:
+        """Fits one network for each job, all at once."""
+        raise NotImplementedError
+
+    def fit(
+        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
+    ) -> FittedPredictor:
+        """Fits one network."""
+        return self.fit_many([Job(samples, train, held_out)], seed=seed, progress=progress)[0]
+
+
+class FromBlueprint:
+    """Base of recipes that train one network for all charts, as their blueprint says."""
+
+    schedule: Schedule
+
+    def blueprint(self, samples: Samples) -> Blueprint:
+        """The network of all charts for these samples."""
+        raise NotImplementedError
+
+    def fit(
+        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
+    ) -> FittedPredictor:
+        """Fits the networks of all charts together."""
+        job = Job(samples, train, held_out)
+        return self.blueprint(samples).fit([job], self.schedule, seed=seed, progress=progress)[0]
+
+
 PUBLISHED = Schedule(epochs=10, batch=16, learning_rate=1e-3, patience=None, constant=True, loss="mae")
 """How the paper trains its predictors of heat: ten passes, nothing cut short, the rate as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvPredictor:
+class ConvPredictor(FromBlueprint):
     """The paper's small CNN per chart, without padding; `residual` adds a map of the centre pixel.
 
     Arguments:
@@ -164,13 +195,6 @@ class ConvPredictor:
         """
         return replace(cls(residual=False, smooth=False, schedule=PUBLISHED), **changes)
 
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        """Fits every chart's network in one grouped network."""
-        job = Job(samples, train, held_out)
-        return self.blueprint(samples).fit([job], self.schedule, seed=seed, progress=progress)[0]
-
     def blueprint(self, samples: Samples) -> Blueprint:
         """The grouped network for these samples."""
         if not samples.is_field:
@@ -196,7 +220,7 @@ class ConvPredictor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLPPredictor:
+class MLPPredictor(FitsMany):
     """A perceptron on all components of all tokens.
 
     Arguments:
@@ -219,12 +243,6 @@ class MLPPredictor:
             changes: Settings that differ from the paper's.
         """
         return replace(cls(hidden=(512, 512), relu=True, schedule=PUBLISHED), **changes)
-
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        """Fits one network on all tokens."""
-        return self.fit_many([Job(samples, train, held_out)], seed=seed, progress=progress)[0]
 
     def fit_many(self, jobs: Sequence[Job], *, seed: int, progress: Progress) -> list[FittedPredictor]:
         """Fits one network for each job, all at once."""

@@ -15,12 +15,10 @@ from torch.nn.utils import skip_init
 
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
-from atlasd.prediction.networks import Network, initialise
-from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, rebuilt
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.train import Job, Schedule
+from atlasd.prediction.networks import ChartNetworks, initialise
+from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, FromBlueprint, rebuilt
+from atlasd.prediction.train import Schedule
 from atlasd.runtime.codec import storable
-from atlasd.runtime.progress import Progress
 
 
 class _Segmenter(nn.Module):
@@ -49,7 +47,7 @@ class _Segmenter(nn.Module):
 
 
 @storable("architecture", "weights", read=rebuilt)
-class ChartSegmenter(Network):
+class ChartSegmenter(ChartNetworks):
     """One encoder and decoder for every chart: inputs `(B, K, C, H, W)` to logits `(B, K, classes, H, W)`.
 
     Arguments:
@@ -61,9 +59,6 @@ class ChartSegmenter(Network):
         generator: Source of the initial weights.
     """
 
-    shift: Tensor
-    scale: Tensor
-
     def __init__(
         self,
         charts: int,
@@ -74,23 +69,15 @@ class ChartSegmenter(Network):
         skips: bool = True,
         generator: torch.Generator,
     ) -> None:
-        super().__init__()
-        # Not one grouped convolution: those are several times slower than one after the other on a CPU.
-        self.charts = nn.ModuleList(_Segmenter(channels, classes, widths, skips) for _ in range(charts))
-        self.register_buffer("shift", torch.zeros(charts, channels))
-        self.register_buffer("scale", torch.ones(charts, channels))
+        super().__init__((_Segmenter(channels, classes, widths, skips) for _ in range(charts)), channels)
         for chart in self.charts:
             assert isinstance(chart, _Segmenter)
             initialise(chart.down, generator)
             initialise(chart.up, generator)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = (x - self.shift[..., None, None]) / self.scale[..., None, None]
-        return torch.stack([chart(x[:, k]) for k, chart in enumerate(self.charts)], dim=1)
-
 
 @dataclass(frozen=True, kw_only=True)
-class SegmentPredictor:
+class SegmentPredictor(FromBlueprint):
     """Pixel classes from all of a patch at once, as for the digits of the paper.
 
     Its receptive field is the patch: use it where what lies outside the patch is empty, as around a digit.
@@ -118,13 +105,6 @@ class SegmentPredictor:
             changes: Settings that differ from the paper's.
         """
         return replace(cls(skips=False, schedule=replace(PUBLISHED, epochs=20)), **changes)
-
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        """Fits the networks of all charts together."""
-        job = Job(samples, train, held_out)
-        return self.blueprint(samples).fit([job], self.schedule, seed=seed, progress=progress)[0]
 
     def blueprint(self, samples: Samples) -> Blueprint:
         """The networks of all charts for these samples."""

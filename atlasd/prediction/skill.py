@@ -30,7 +30,7 @@ def measure_skill(
     held_out: Tensor,
     *,
     batch: int = 64,
-    limit: int = 512,
+    limit: int | None = None,
     inner: tuple[int, ...] | None = None,
 ) -> Skill:
     """Compares held-out errors with those of a constant and, on fields, of the best pointwise map.
@@ -41,10 +41,11 @@ def measure_skill(
         train: Indices that the trivial models may see.
         held_out: Indices that judge.
         batch: Samples read together.
-        limit: The most samples looked at on each side.
+        limit: The most samples looked at on each side; by default 512, or 128 fields, each of which has many pixels.
         inner: Shape of the middle of the outputs that counts, all of them by default.
     """
-    train, held_out = samples.in_order(train[:limit]), samples.in_order(held_out[:limit])
+    limit = limit or (128 if samples.is_field else 512)
+    train, held_out = (samples.in_order(i[:: -(-len(i) // limit) or 1]) for i in (train, held_out))
     if samples.classes:
         return _class_skill(function, samples, train, held_out, batch)
 

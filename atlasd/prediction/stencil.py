@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
+from atlasd.prediction.places import place_length, with_places
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.skill import measure_skill
 from atlasd.prediction.trivial import centre_crop
@@ -44,12 +45,14 @@ class StencilPredictor:
         slack: Skill on held-out data that a smaller and smoother stencil may cost: smooth ones say more about inputs
             that are not like the data, and half of the square of the tolerance is nothing that a verdict notices.
         batch: Samples read together.
+        placed: Whether weights may change over a chart, linearly in the place.
     """
 
     width: int = 21
     ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
     slack: float = 0.02
     batch: int = 64
+    placed: bool = False
 
     linear: ClassVar[bool] = True
     """Linear in the inputs: what is not has to be looked for in what is left."""
@@ -98,7 +101,7 @@ class StencilPredictor:
         smallest = min(int(((fold >= 0) & (fold != k)).sum()) for k in wanted)
         halves = self._halves(samples, smallest)
         room = _room(samples, halves[-1])
-        moments = _Moments(halves[-1], samples.size, count)
+        moments = _Moments(halves[-1], samples.size, count, place_length(samples) if self.placed else None)
         order = samples.in_order(used)
         for part, index in enumerate(progress.track(order.split(self.batch), "fit stencils")):
             x, y = samples.inputs(index), samples.targets(index)
@@ -107,10 +110,8 @@ class StencilPredictor:
                 x, both if room is None else centre_crop(both, room), fold[index], part if smallest >= 200 else None
             )
         outputs = samples.outputs
-        first = wanted[0]
-        held_out = (fold == first).nonzero().flatten()
-        shape = tuple(samples.targets(held_out[:1]).shape[3:])
-        rows, half = self._choose(moments, samples, held_out, halves, first)
+        shape = tuple(samples.targets(used[:1]).shape[3:])
+        rows, half = self._choose(moments, outputs, halves, wanted[0])
         fitted = []
         for k in wanted:
             solution = moments.chosen(rows, k)  # (K, F + 1, C' (1 + plants))
@@ -151,7 +152,7 @@ class StencilPredictor:
                 )
             least, most = min(most, room), min(most, max(room, 3 * radii[0] // 7))
         halves = sorted({least, (least + most) // 2, most})
-        channels, small = samples.x.shape[1], count >= 200
+        channels, small = samples.x.shape[1] * (1 + samples.size if self.placed else 1), count >= 200
         enough: list[int] = []
         for half in halves:
             features = channels * int(disc(half, samples.size).sum())
@@ -167,29 +168,22 @@ class StencilPredictor:
         return enough
 
     def _choose(
-        self, moments: _Moments, samples: Samples, held_out: Tensor, halves: list[int], fold: int
+        self, moments: _Moments, outputs: int, halves: list[int], fold: int
     ) -> tuple[list[tuple[int, float]], int]:
-        """For every chart the half width and ridge of the smoothest stencil within the slack of the best.
+        """For every chart the half width and ridge of the smoothest stencil within the slack of the best on a fold.
 
         A larger one must be much smoother. The second answer is the largest half width that was chosen.
         """
         recipes = [(half, ridge) for half in halves for ridge in self.ridges]
-        solutions = [moments.solve(half, ridge, fold)[..., : samples.outputs] for half, ridge in recipes]
-        errors = torch.zeros(len(recipes), len(samples.atlas), dtype=torch.float64)
-        inner = _room(samples, halves[-1])
-        for index in held_out[:256].split(self.batch):
-            x, y = samples.inputs(index), samples.targets(index)
-            y = y if inner is None else centre_crop(y, inner)
-            for i, solution in enumerate(solutions):
-                function = moments.stencil(solution, halves[-1], tuple(y.shape[3:]))
-                errors[i] += (function(x) - y).double().square().flatten(2).mean(-1).sum(0)
-        slack = self.slack * len(held_out[:256]) * moments.pointwise_error(samples.outputs)
+        solutions = [moments.solve(half, ridge, fold)[..., :outputs] for half, ridge in recipes]
+        errors = torch.stack([moments.error(solution, fold) for solution in solutions])
+        slack = self.slack * moments.pointwise_error(outputs)
         norms = torch.stack([solution[:, :-1].square().sum((1, 2)) for solution in solutions])
         errors, norms = (values.unflatten(0, (len(halves), -1)) for values in (errors, norms))  # (H, R, K)
         allowed = torch.where(errors <= errors.amin((0, 1)) + slack, norms, math.inf)
         # (H, K): what the data leave open is left smooth
         least, ridge = allowed.min(1)
-        taken = torch.zeros(len(samples.atlas), dtype=torch.long)
+        taken = torch.zeros(errors.shape[-1], dtype=torch.long)
         for row in range(1, len(halves)):
             current = least.gather(0, taken[None])[0]
             taken = torch.where(least[row] < WORTH * current, row, taken)
@@ -211,12 +205,16 @@ def disc(half: int, dimensions: int, within: int | None = None) -> Tensor:
     return grid.square().sum(0) <= (half + 0.5) ** 2
 
 
-@storable("weight", "bias", "shape")
+@storable("weight", "bias", "shape", "places")
 class _Stencil:
-    """Grouped convolution: one stencil per chart, inputs `(B, K, C, *in)` to `(B, K, C', *shape)`."""
+    """Grouped convolution: one stencil per chart, inputs `(B, K, C, *in)` to `(B, K, C', *shape)`.
 
-    def __init__(self, weight: Tensor, bias: Tensor, shape: tuple[int, ...]) -> None:
+    With `places`, the unit of length of places, weights are linear in the place.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor, shape: tuple[int, ...], places: float | None = None) -> None:
         self.weight, self.bias, self.shape = weight, bias, shape  # (K, C', C, *width), (K, C')
+        self.places = places
 
     @property
     def need(self) -> tuple[int, ...]:
@@ -228,7 +226,8 @@ class _Stencil:
         width, need = self.weight.shape[-1], self.need
         if any(have < want for have, want in zip(x.shape[3:], need, strict=True)):  # the whole field is one chart
             x = _extend(x, width // 2)
-        flat = centre_crop(x, need).flatten(1, 2)
+        x = centre_crop(x, need)
+        flat = (x if self.places is None else with_places(x, self.places)).flatten(1, 2)
         y = _CONVOLUTION[len(self.shape)](
             flat, self.weight.flatten(0, 1).to(x.dtype), self.bias.flatten().to(x.dtype), groups=charts
         )
@@ -236,7 +235,8 @@ class _Stencil:
 
     def narrowed(self, width: int) -> _Stencil:
         """The same for the middle of the outputs, at most so many pixels wide, or one more to keep the centre."""
-        return _Stencil(self.weight, self.bias, tuple(min(s, width + (s - width) % 2) for s in self.shape))
+        shape = tuple(min(s, width + (s - width) % 2) for s in self.shape)
+        return _Stencil(self.weight, self.bias, shape, self.places)
 
 
 def _extend(x: Tensor, reach: int) -> Tensor:
@@ -248,8 +248,8 @@ def _extend(x: Tensor, reach: int) -> Tensor:
 class _Moments:
     """Normal equations of all charts and folds, accumulated for the largest stencil; smaller ones are parts of it."""
 
-    def __init__(self, half: int, dimensions: int, folds: int) -> None:
-        self.half, self.dimensions, self.folds = half, dimensions, folds
+    def __init__(self, half: int, dimensions: int, folds: int, places: float | None = None) -> None:
+        self.half, self.dimensions, self.folds, self.places = half, dimensions, folds, places
         self.disc = disc(half, dimensions).flatten()
         self.gram: Tensor = torch.tensor(0.0)  # (folds, K, F + 1, F + 1)
         self.right: Tensor = torch.tensor(0.0)  # (folds, K, F + 1, C')
@@ -277,12 +277,13 @@ class _Moments:
 
         Neighbouring pixels say nearly the same: a quarter of them costs a quarter of the time.
         """
-        self.channels = x.shape[2]
         width = 2 * self.half + 1
         need = tuple(s + width - 1 for s in y.shape[3:])
         if any(have < want for have, want in zip(x.shape[3:], need, strict=True)):
             x = _extend(x, self.half)
         x = centre_crop(x, need)
+        x = x if self.places is None else with_places(x, self.places)
+        self.channels = x.shape[2]
         for axis in range(self.dimensions):
             first, stride = (0, 1) if part is None else ((part >> axis) % 2, 2)
             x = x.narrow(3 + axis, first, x.shape[3 + axis] - first).unfold(3 + axis, width, stride)
@@ -321,6 +322,13 @@ class _Moments:
         solution[:, keep] = torch.cat([weights, target - mean.mT @ weights], dim=1)
         return solution
 
+    def error(self, solution: Tensor, fold: int) -> Tensor:
+        """Mean squared error of weights `(K, F + 1, C')` on one fold, per chart `(K,)`."""
+        outputs = solution.shape[-1]
+        right, square = self.right[fold][..., :outputs], self.square[fold][..., :outputs]
+        missed = square + (solution * (self.gram[fold] @ solution - 2 * right)).sum(1)
+        return missed.mean(-1) / self.rows[fold]
+
     def chosen(self, recipes: list[tuple[int, float]], fold: int) -> Tensor:
         """Solutions from all folds but one, for every chart that of its own recipe, `(K, F + 1, C')`."""
         made = {recipe: self.solve(*recipe, fold) for recipe in set(recipes)}
@@ -332,4 +340,4 @@ class _Moments:
         weight = solution.new_zeros(charts, outputs, self.channels, len(self.disc))
         weight[..., self.disc] = solution[:, :-1].mT.unflatten(2, (self.channels, -1))
         weight = weight.unflatten(3, (2 * self.half + 1,) * d)
-        return _Stencil(centre_crop(weight, (2 * half + 1,) * d).contiguous(), solution[:, -1], shape)
+        return _Stencil(centre_crop(weight, (2 * half + 1,) * d).contiguous(), solution[:, -1], shape, self.places)

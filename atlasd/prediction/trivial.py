@@ -92,7 +92,7 @@ class Without:
 class PointwisePart:
     """The part of a map that is a polynomial of the input at the same pixel.
 
-    Such a part commutes with every motion of the plane; what is left over is what can be tested.
+    Such a part commutes with every transformation of the plane; what is left over is what can be tested.
 
     Arguments:
         coefficients: Per chart, with shape `(K, 1 + 3 C, C')`.

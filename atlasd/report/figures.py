@@ -30,9 +30,8 @@ from torch.nn import functional
 
 from atlasd.discovery.result import ChartFinding, Direction, Discovery
 from atlasd.report.judged import chosen_tolerance
-from atlasd.report.motions import draw_actions
-from atlasd.report.spheres import draw_spheres
-from atlasd.report.words import headline, strength
+from atlasd.report.sentences import headline, strength
+from atlasd.report.views import draw_actions, draw_spheres
 from atlasd.runtime.files import write_atomically
 
 NAMES = ("generators", "cosets", "structure", "spectrum", "charts", "fields", "spheres", "actions", "curves")

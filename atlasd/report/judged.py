@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atlasd.discovery.result import Direction, Discovery
-from atlasd.report.words import MISSING, interval, share
+from atlasd.report.sentences import MISSING, interval, share
 
 MARKS: dict[str, str] = {
     "symmetry": "✓",

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.frames import Picture
-from atlasd.report.png import data_address, field_palette, palette_png
+from atlasd.report.pictures import field_palette, picture_address
+from atlasd.report.templates import part
 
 _ARROWS = 14
 """Arrows along the longer side of a field."""
@@ -25,37 +26,37 @@ def sample_block(fields: Mapping[str, Tensor]) -> str:
             `(P, 2)`, along columns and along rows; `rows_up`, 1 where row numbers grow to the north, -1 where they
             fall and components along rows point north.
     """
-    parts = []
+    shown = []
     up = float(fields["rows_up"]) if "rows_up" in fields else 0.0
     for name in ("input", "output"):
         if name not in fields or fields[name].ndim != 3:
             continue
         field, pairs = fields[name].detach().cpu().double(), fields.get(f"{name}_vectors")
-        arrows = ""
-        shown, what = field[0], name
+        values, what, arrows, stroke = field[0], name, "", 0
         if pairs is not None and len(pairs):
             columns, rows = (field[int(c)] for c in pairs[0])
             rows = -rows if up < 0 else rows
-            shown, what = columns.hypot(rows), f"{name}, length of the vector"
-            arrows = _arrows(columns, rows)
-        step = max(1, math.ceil(max(shown.shape) / 192))
-        picture = Picture.of(shown[::step, ::step])
-        height, width = shown.shape
-        source = data_address(palette_png(picture.levels, field_palette("inferno")))
-        # A flip about the middle: arrows are turned with their field.
-        flip = f" transform='matrix(1 0 0 -1 0 {height})'" if up > 0 else ""
-        north = ", north is up" if up else ""
-        parts.append(
-            f"<figure><svg class='picture' viewBox='0 0 {width} {height}' role='img' "
-            f"aria-label='{name} field of one sample'><g{flip}><image href='{source}' width='{width}' "
-            f"height='{height}' preserveAspectRatio='none'/>{arrows}</g></svg>"
-            f"<figcaption>{what}, {picture.low:.3g} (dark) to {picture.high:.3g} (bright){north}</figcaption></figure>"
+            values, what = columns.hypot(rows), f"{name}, length of the vector"
+            arrows, stroke = _arrows(columns, rows)
+        step = max(1, math.ceil(max(values.shape) / 192))
+        picture = Picture.of(values[::step, ::step])
+        shown.append(
+            {
+                "name": name,
+                "source": picture_address(picture.levels, field_palette("inferno")),
+                "size": tuple(values.shape),
+                "flipped": up > 0,  # arrows with their field
+                "arrows": arrows,
+                "stroke": stroke,
+                "caption": f"{what}, {picture.low:.3g} (dark) to {picture.high:.3g} (bright)"
+                + (", north is up" if up else ""),
+            }
         )
-    return f"<div class='pair'>{''.join(parts)}</div>" if parts else ""
+    return part("parts.html", "pictures", shown) if shown else ""
 
 
-def _arrows(columns: Tensor, rows: Tensor) -> str:
-    """Vectors at points of a coarse grid, the longest as long as the grid is wide."""
+def _arrows(columns: Tensor, rows: Tensor) -> tuple[str, int]:
+    """A path of arrows at points of a coarse grid, the longest as long as its step, and that step."""
     height, width = columns.shape
     step = max(1, max(height, width) // _ARROWS)
     r, c = torch.meshgrid(torch.arange(step // 2, height, step), torch.arange(step // 2, width, step), indexing="ij")
@@ -73,8 +74,4 @@ def _arrows(columns: Tensor, rows: Tensor) -> str:
             for s in (1, -1)
         )
         lines.append(f"M{x0:.2f} {y0:.2f}L{x1:.2f} {y1:.2f}{barbs}")
-    path = "".join(lines)
-    return (
-        f"<path d='{path}' fill='none' stroke='#000' stroke-width='{0.3 * step:.2f}' opacity='0.35'/>"
-        f"<path d='{path}' fill='none' stroke='#fff' stroke-width='{0.12 * step:.2f}'/>"
-    )
+    return "".join(lines), step

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-__all__ = ["SCRIPT", "film_html", "script_hash"]
+__all__ = ["slider_html"]
 
-import base64
-import hashlib
 import json
 import math
-from importlib import resources
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from markupsafe import Markup
 from torch import Tensor
 
 from atlasd.discovery.frames import Track
 from atlasd.discovery.result import Discovery
 from atlasd.report.judged import chosen_tolerance
-from atlasd.report.png import data_address, difference_palette, field_palette, palette_png, strip
-from atlasd.report.svg import text, track_svg
-from atlasd.report.words import ENOUGH, axis_names, describe_generator, share, strength, track_strengths
-
-SCRIPT = resources.files("atlasd.report").joinpath("page.js").read_text(encoding="utf-8")
-"""Everything is computed beforehand: it only looks up positions and words."""
+from atlasd.report.pictures import difference_palette, field_palette, picture_address, strip
+from atlasd.report.sentences import ENOUGH, axis_names, describe_generator, share, strength, track_strengths
+from atlasd.report.svg import track_svg
+from atlasd.report.templates import part
 
 _PANELS = {
     "input": ("Transformed input", "g·x"),
@@ -33,13 +30,8 @@ _PANELS = {
 _BOX = 200
 
 
-def script_hash() -> str:
-    """By which the page allows its own script, and no other."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()}"
-
-
-def film_html(discovery: Discovery, key: str, most: int) -> str:
-    """The slider with its choice of transformations; empty where nothing was filmed.
+def slider_html(discovery: Discovery, key: str, most: int) -> str:
+    """The slider with its choice of transformations; empty where no frames were kept.
 
     Arguments:
         discovery: With its frames.
@@ -51,25 +43,11 @@ def film_html(discovery: Discovery, key: str, most: int) -> str:
         return ""
     tracks = [t for t in frames.tracks if not t.name.startswith("contrast")][: max(most - 1, 1)]
     tracks += [t for t in frames.tracks if t.name.startswith("contrast")][: max(most - len(tracks), 0)]
-    tolerance = chosen_tolerance(discovery)
-    axes = axis_names(discovery)
+    tolerance, axes = chosen_tolerance(discovery), axis_names(discovery)
     names = [_track_name(track, discovery, axes) for track in tracks]
-    choices = "".join(
-        f"<label><input type='radio' name='{key}' value='{k}'{' checked' if k == 0 else ''}> {text(name)}</label>"
-        for k, name in enumerate(names)
-    )
-    body = "".join(
-        _track_html(track, name, f"{key}-{k}", tolerance, axes)
-        for k, (track, name) in enumerate(zip(tracks, names, strict=True))
-    )
-    where = f" Chart {frames.chart} is shown." if len(discovery.charts) > 1 else ""
-    sign = "the last picture stays empty" if tracks[0].pictures else "the points stay on the line"
-    return (
-        f"<p>If the map commutes with g, it makes no difference whether one transforms first or maps first: {sign}."
-        f"{where}</p><div class='film'><fieldset class='choices'><legend>Transformation g</legend>{choices}</fieldset>"
-        f"{body}</div>"
-        "<noscript><p>The slider needs JavaScript; the pictures show its starting position.</p></noscript>"
-    )
+    shown = [_track(track, names[k], f"{key}-{k}", tolerance, axes) for k, track in enumerate(tracks)]
+    chart = frames.chart if len(discovery.charts) > 1 else None
+    return part("slider.html", "film", key, names, shown, chart, bool(tracks[0].pictures))
 
 
 def _track_name(track: Track, discovery: Discovery, axes: list[str]) -> str:
@@ -83,38 +61,25 @@ def _track_name(track: Track, discovery: Discovery, axes: list[str]) -> str:
     return track.name
 
 
-def _track_html(track: Track, name: str, key: str, tolerance: float | None, axes: list[str]) -> str:
-    last = len(track.t) - 1
+def _track(track: Track, name: str, key: str, tolerance: float | None, axes: list[str]) -> Markup:
     start = _start(track)
     strengths = track_strengths(track)
-    words = [_words(track, i, strengths[i]) for i in range(last + 1)]
+    words = [_words(track, i, strengths[i]) for i in range(len(track.t))]
     curve, places = track_svg(track, strengths, tolerance)
     dots: dict[str, Any] = {}
-    panels = _pictures(track, start) if track.pictures else _points(track, start, dots, axes)
+    panels = list(_strips(track, start) if track.pictures else _clouds(track, start, dots, axes))
+    matrices = [[[_entry(v) for v in row] for row in g] for g in track.matrices.tolist()]
     data = {
         "words": words,
         "places": [round(p, 1) for p in places],
         "dots": dots,
-        "matrices": [[_entry(v) for v in g.flatten().tolist()] for g in track.matrices],
+        "matrices": [[v for row in g for v in row] for g in matrices],
     }
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{_entry(v)}</td>" for v in row) + "</tr>" for row in track.matrices[start].tolist()
-    )
-    what = "element" if track.name == "elements" else "size t"
     attribute = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return (
-        f"<div class='track' role='group' aria-label='{text(name)}' data-track='{text(attribute)}'>"
-        f"<div class='drive'><label for='{key}'>{what}</label>"
-        f"<input type='range' id='{key}' min='0' max='{last}' step='1' value='{start}' "
-        f"aria-valuetext='{text(words[start])}'><button type='button'>Play</button></div>"
-        f"<output for='{key}' aria-live='off'>{text(words[start])}</output>"
-        f"<div class='panels {'four' if track.pictures else 'two'}'>{panels}</div>"
-        f"<div class='pair'><figure>{curve}<figcaption>Strength of the breaking on held-out data. Coverage is the "
-        f"share of the transformed samples that lie where data are; below {share(ENOUGH)} nothing is shown."
-        "</figcaption></figure>"
-        f"<div class='now'><p>The matrix g</p><div class='scroll'><table><tbody>{rows}</tbody></table></div></div>"
-        "</div></div>"
-    )
+    what = "element" if track.name == "elements" else "size t"
+    kind = "four" if track.pictures else "two"
+    drawn = (Markup("").join(panels), kind, curve, share(ENOUGH), matrices[start])
+    return part("slider.html", "track", name, key, attribute, what, start, words, *drawn)
 
 
 def _start(track: Track) -> int:
@@ -139,58 +104,27 @@ def _words(track: Track, i: int, breaking: float) -> str:
     return f"{where}: strength of the breaking {strength(breaking)}; coverage {share(float(track.covered[i]))}"
 
 
-def _pictures(track: Track, start: int) -> str:
+def _strips(track: Track, start: int) -> Iterator[Markup]:
     palettes = {"input": field_palette("viridis"), "difference": difference_palette()}
-    parts = []
     for name, (title, formula) in _PANELS.items():
         picture = track.pictures[name]
+        source = picture_address(strip(picture.levels), palettes.get(name, field_palette("magma")))
         count, height, width = picture.levels.shape
-        source = data_address(palette_png(strip(picture.levels), palettes.get(name, field_palette("magma"))))
-        parts.append(
-            f"<figure class='panel {name}'><svg viewBox='0 0 {width} {height}' role='img' "
-            f"aria-label='{text(f'{title}, {formula}')}'><image href='{source}' data-width='{width}' "
-            f"x='{-start * width}' y='0' width='{count * width}' height='{height}' preserveAspectRatio='none'/></svg>"
-            f"<figcaption>{text(title)}<br><span class='formula'>{text(formula)}</span><br>"
-            f"<span class='faint'>{picture.low:.3g} to {picture.high:.3g}</span></figcaption></figure>"
-        )
-    return "".join(parts)
+        span = f"{picture.low:.3g} to {picture.high:.3g}"
+        yield part("slider.html", "strip", name, title, formula, source, start, count, width, height, span)
 
 
-def _points(track: Track, start: int, dots: dict[str, Any], axes: list[str]) -> str:
+def _clouds(track: Track, start: int, dots: dict[str, Any], axes: list[str]) -> Iterator[Markup]:
     i, j = track.axes
     moved, left, right = (track.points[k] for k in ("input", "left", "right"))
     reach = _reach(moved)
     low, high = _span(right)
-    outputs = torch.stack([right, left], dim=-1)
     dots["input"] = _places(moved, -reach, reach)
-    dots["output"] = _places(outputs, low, high)
-    diagonal = f"<line x1='0' y1='{_BOX}' x2='{_BOX}' y2='0' class='diagonal'/>"
-    cross = (
-        f"<line x1='0' y1='{_BOX / 2}' x2='{_BOX}' y2='{_BOX / 2}' class='grid'/>"
-        f"<line x1='{_BOX / 2}' y1='0' x2='{_BOX / 2}' y2='{_BOX}' class='grid'/>"
-    )
-    return _cloud(
-        "input",
-        dots["input"][start],
-        cross,
-        "Transformed inputs, g·x",
-        f"axis {axes[i]} across, axis {axes[j]} up, ±{reach:.3g}",
-    ) + _cloud(
-        "output",
-        dots["output"][start],
-        diagonal,
-        "Both sides, sample by sample",
-        f"g·Φ(x) across, Φ(g·x) up, {low:.3g} to {high:.3g}: on the line they agree",
-    )
-
-
-def _cloud(name: str, places: list[list[float]], ground: str, title: str, note: str) -> str:
-    circles = "".join(f"<circle cx='{x}' cy='{y}' r='3.2'/>" for x, y in places)
-    return (
-        f"<figure class='panel'><svg viewBox='0 0 {_BOX} {_BOX}' role='img' aria-label='{text(title)}' class='cloud'>"
-        f"<rect width='{_BOX}' height='{_BOX}' class='frame'/>{ground}<g data-dots='{name}' class='dots'>{circles}</g>"
-        f"</svg><figcaption>{text(title)}<br><span class='faint'>{text(note)}</span></figcaption></figure>"
-    )
+    dots["output"] = _places(torch.stack([right, left], dim=-1), low, high)
+    note = f"axis {axes[i]} across, axis {axes[j]} up, ±{reach:.3g}"
+    yield part("slider.html", "cloud", "input", dots["input"][start], _BOX, "Transformed inputs, g·x", note)
+    note = f"g·Φ(x) across, Φ(g·x) up, {low:.3g} to {high:.3g}: on the line they agree"
+    yield part("slider.html", "cloud", "output", dots["output"][start], _BOX, "Both sides, sample by sample", note)
 
 
 def _places(values: Tensor, low: float, high: float) -> list[list[list[float]]]:

@@ -2,45 +2,67 @@
 
 from __future__ import annotations
 
-__all__ = ["bars_svg", "curve_svg", "map_svg", "spectrum_svg", "staircase_svg", "text", "track_svg"]
+__all__ = ["bars_svg", "curve_svg", "map_svg", "spectrum_svg", "staircase_svg", "track_svg"]
 
-import html
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import matplotlib
+from markupsafe import Markup
 
 from atlasd.discovery.frames import Picture, Track
 from atlasd.discovery.result import ChartFinding
-from atlasd.report.png import data_address, field_palette, palette_png
-from atlasd.report.words import ENOUGH, share, strength
-from atlasd.runtime.text import escaped
+from atlasd.report.pictures import field_palette, picture_address
+from atlasd.report.sentences import ENOUGH, share, strength
+from atlasd.report.templates import part
 
 WIDTH = 400
 _LEFT, _RIGHT = 46, 12
 
 
-def text(value: object) -> str:
-    """Everything that is not markup of this room passes here."""
-    return html.escape(escaped(str(value)), quote=True)
+@dataclass(frozen=True)
+class Shape:
+    """One element of a drawing."""
+
+    tag: str
+    attributes: dict[str, str]
+    words: str = ""
+    inside: tuple[Shape, ...] = ()
 
 
-def _svg(height: float, inside: Sequence[str], name: str, kind: str = "") -> str:
-    return (
-        f"<svg viewBox='0 0 {WIDTH} {height:.0f}' role='img' aria-label='{text(name)}' class='plot {kind}'>"
-        f"{''.join(inside)}</svg>"
-    )
+def _shape(tag: str, kind: str = "", words: str = "", inside: Sequence[Shape] = (), **attributes: Any) -> Shape:
+    given = {k.replace("_", "-"): f"{v:.1f}" if isinstance(v, float) else str(v) for k, v in attributes.items()}
+    return Shape(tag, given | ({"class": kind} if kind else {}), words, tuple(inside))
 
 
-def _label(x: float, y: float, words: str, kind: str = "tick", anchor: str = "middle") -> str:
-    return f"<text x='{x:.1f}' y='{y:.1f}' class='{kind}' text-anchor='{anchor}'>{text(words)}</text>"
+def _drawing(height: float, shapes: Sequence[Shape], name: str) -> Markup:
+    return part("parts.html", "drawing", WIDTH, f"{height:.0f}", shapes, name)
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    return f"<line x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' y2='{y2:.1f}' class='{kind}'/>"
+def _label(x: float, y: float, words: str, kind: str = "tick", anchor: str = "middle") -> Shape:
+    return _shape("text", kind, words, x=float(x), y=float(y), text_anchor=anchor)
 
 
-def _path(points: Sequence[tuple[float, float]], kind: str) -> str:
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Shape:
+    return _shape("line", kind, x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2))
+
+
+def _circle(x: float, y: float, r: float, kind: str, **more: Any) -> Shape:
+    return _shape("circle", kind, cx=float(x), cy=float(y), r=float(r), **more)
+
+
+def _rect(x: float, y: float, width: float, height: float, kind: str = "", **more: Any) -> Shape:
+    sides: dict[str, Any] = {"x": float(x), "y": float(y), "width": float(width), "height": float(height)}
+    return _shape("rect", kind, **sides, **more)
+
+
+def _title(words: str) -> list[Shape]:
+    return [_shape("title", words=words)]
+
+
+def _path(points: Sequence[tuple[float, float]], kind: str) -> list[Shape]:
     """A line through the points; it breaks where a number is missing."""
     words, pen = [], "M"
     for x, y in points:
@@ -49,10 +71,10 @@ def _path(points: Sequence[tuple[float, float]], kind: str) -> str:
             pen = "L"
         else:
             pen = "M"
-    return f"<path d='{' '.join(words)}' class='{kind}'/>" if words else ""
+    return [_shape("path", kind, d=" ".join(words))] if words else []
 
 
-def spectrum_svg(spectrum: Sequence[float], tolerance: float | None) -> str:
+def spectrum_svg(spectrum: Sequence[float], tolerance: float | None) -> Markup:
     """First-order strengths of all directions on a logarithmic scale, with the null level and the tolerance.
 
     Arguments:
@@ -87,12 +109,11 @@ def spectrum_svg(spectrum: Sequence[float], tolerance: float | None) -> str:
             continue
         y, inside = place(value), limit is not None and value <= limit
         parts.append(_line(x, bottom, x, y, f"stem {'in' if inside else 'out'}"))
-        title = f"<title>direction {k + 1}: {strength(value)}</title>"
+        title = _title(f"direction {k + 1}: {strength(value)}")
         if inside:
-            parts.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{size:.1f}' class='dot in'>{title}</circle>")
+            parts.append(_circle(x, y, size, "dot in", inside=title))
         else:
-            corner = f"x='{x - size:.1f}' y='{y - size:.1f}' width='{2 * size:.1f}' height='{2 * size:.1f}'"
-            parts.append(f"<rect {corner} class='dot out'>{title}</rect>")
+            parts.append(_rect(x - size, y - size, 2 * size, 2 * size, "dot out", inside=title))
     for level, kind, words in ((1.0, "null", "null level"), (limit, "cut", "tolerance")):
         if level is not None:
             y = place(level)
@@ -100,7 +121,7 @@ def spectrum_svg(spectrum: Sequence[float], tolerance: float | None) -> str:
             parts.append(_label(_LEFT + 4, y - 5, f"{words} {100 * level:.3g} %", "tick strong", "start"))
     parts.append(_label((WIDTH + _LEFT) / 2, height - 6, "direction, weakest first; strength in per cent"))
     count = sum(limit is not None and v <= limit for v in strengths)
-    return _svg(
+    return _drawing(
         height, parts, f"Spectrum: {count} of {len(spectrum)} directions lie below the tolerance at first order."
     )
 
@@ -112,7 +133,7 @@ def map_svg(
     shape: Sequence[int],
     radii: Sequence[float],
     limit: float,
-) -> str:
+) -> Markup:
     """The charts where they lie, over one field, coloured by their breaking; outlier charts have a cross.
 
     Arguments:
@@ -139,12 +160,17 @@ def map_svg(
     left = (WIDTH - width) / 2
     parts = []
     if picture is not None:
-        source = data_address(palette_png(picture.levels, field_palette("gray")))
-        parts.append(
-            f"<image href='{source}' x='{left:.1f}' y='0' width='{width:.1f}' height='{tall:.1f}' "
-            "preserveAspectRatio='none' class='ground'/>"
-        )
-    parts.append(f"<rect x='{left:.1f}' y='0' width='{width:.1f}' height='{tall:.1f}' class='frame'/>")
+        source = picture_address(picture.levels, field_palette("gray"))
+        place: dict[str, Any] = {
+            "href": source,
+            "x": left,
+            "y": 0,
+            "width": width,
+            "height": tall,
+            "preserveAspectRatio": "none",
+        }
+        parts.append(_shape("image", "ground", **place))
+    parts.append(_rect(left, 0, width, tall, "frame"))
     errors = [c.error for c in charts if math.isfinite(c.error)]
     top = max([*errors, limit])
     size = max(5.0, min(11.0, 60 / math.sqrt(len(charts))))
@@ -154,20 +180,22 @@ def map_svg(
         x, y = left + (column - origin[1]) * scale, (row - origin[0]) * scale
         parts.append(_chart(number, chart, x, y, size, top, [r * scale for r in radii]))
     y = tall + 16
-    stops = "".join(f"<stop offset='{k * 10}%' stop-color='{_shade(k / 10)[0]}'/>" for k in range(11))
+    stops = [_shape("stop", offset=f"{k * 10}%", stop_color=_shade(k / 10)[0]) for k in range(11)]
     key = f"ramp{len(charts)}x{tall:.0f}x{top:.4f}".replace(".", "_")
-    parts.append(f"<defs><linearGradient id='{key}'>{stops}</linearGradient></defs>")
-    parts.append(f"<rect x='8' y='{y:.1f}' width='170' height='10' rx='2' fill='url(#{key})'/>")
+    parts.append(_shape("defs", inside=[_shape("linearGradient", inside=stops, id=key)]))
+    parts.append(_rect(8, y, 170, 10, rx=2, fill=f"url(#{key})"))
     parts += [_label(8, y + 25, "0 %", anchor="start"), _label(178, y + 25, strength(top), anchor="end")]
     parts.append(_label(93, y + 25, "breaking"))
-    parts.append(f"<g class='apart'>{_cross(212, y + 6, 6)}</g>")
+    parts.append(_shape("g", "apart", inside=_cross(212, y + 6, 6)))
     parts.append(_label(225, y + 10, "outlier chart", anchor="start"))
     if any(not math.isfinite(c.error) for c in charts):
-        parts.append(f"<circle cx='320' cy='{y + 6:.1f}' r='6' class='chart unknown'/>")
+        parts.append(_circle(320, y + 6, 6, "chart unknown"))
         parts.append(_label(331, y + 10, "not judged", anchor="start"))
     apart = [str(k) for k, c in enumerate(charts) if c.outlier]
     named = f"outlier charts: {', '.join(apart)}" if apart else "no outlier chart"
-    return _svg(tall + 46, parts, f"Map of {len(charts)} charts over one field, {named}. The table has the numbers.")
+    return _drawing(
+        tall + 46, parts, f"Map of {len(charts)} charts over one field, {named}. The table has the numbers."
+    )
 
 
 def _shade(share: float) -> tuple[str, str]:
@@ -177,37 +205,30 @@ def _shade(share: float) -> tuple[str, str]:
     return f"#{round(255 * r):02x}{round(255 * g):02x}{round(255 * b):02x}", ink
 
 
-def _cross(x: float, y: float, r: float) -> str:
-    return _line(x - r, y - r, x + r, y + r, "cross") + _line(x - r, y + r, x + r, y - r, "cross")
+def _cross(x: float, y: float, r: float) -> list[Shape]:
+    return [_line(x - r, y - r, x + r, y + r, "cross"), _line(x - r, y + r, x + r, y - r, "cross")]
 
 
-def _chart(number: int, chart: ChartFinding, x: float, y: float, size: float, top: float, radii: list[float]) -> str:
+def _chart(number: int, chart: ChartFinding, x: float, y: float, size: float, top: float, radii: list[float]) -> Shape:
     known = math.isfinite(chart.error)
     colour, ink = _shade(chart.error / max(top, 1e-300)) if known else ("none", "currentColor")
     place = ", ".join(f"{v:g}" for v in chart.center)
     words = f"chart {number} at ({place}): " + (f"breaking {strength(chart.error)}" if known else "not judged")
     words += ", outlier chart" if chart.outlier else ""
-    parts = [f"<g class='{'apart' if chart.outlier else 'along'}'><title>{text(words)}</title>"]
+    parts = _title(words)
     if radii:
         r = radii[-1]
-        parts.append(
-            f"<rect x='{x - r:.1f}' y='{y - r:.1f}' width='{2 * r:.1f}' height='{2 * r:.1f}' class='window' "
-            f"stroke='{colour if known else 'gray'}'/>"
-        )
-    fill = f"fill='{colour}'" if known else ""
-    parts.append(
-        f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{size:.1f}' {fill} class='chart{'' if known else ' unknown'}'/>"
-    )
+        parts.append(_rect(x - r, y - r, 2 * r, 2 * r, "window", stroke=colour if known else "gray"))
+    fill = {"fill": colour} if known else {}
+    parts.append(_circle(x, y, size, "chart" if known else "chart unknown", **fill))
     if size >= 7 or chart.outlier:
-        parts.append(
-            f"<text x='{x:.1f}' y='{y + 3.5:.1f}' text-anchor='middle' class='number' fill='{ink}'>{number}</text>"
-        )
+        parts.append(_shape("text", "number", str(number), x=x, y=y + 3.5, text_anchor="middle", fill=ink))
     if chart.outlier:
-        parts.append(_cross(x + size + 4, y - size - 4, 5))
-    return "".join(parts) + "</g>"
+        parts += _cross(x + size + 4, y - size - 4, 5)
+    return _shape("g", "apart" if chart.outlier else "along", inside=parts)
 
 
-def track_svg(track: Track, strengths: Sequence[float], tolerance: float | None) -> tuple[str, list[float]]:
+def track_svg(track: Track, strengths: Sequence[float], tolerance: float | None) -> tuple[Markup, list[float]]:
     """The strength of the breaking at every step, and where each step stands on the axis.
 
     Arguments:
@@ -226,9 +247,7 @@ def track_svg(track: Track, strengths: Sequence[float], tolerance: float | None)
     for x, covered in zip(places, track.covered.tolist(), strict=True):
         if covered < ENOUGH:
             first, last = max(x - half, _LEFT), min(x + half, WIDTH - _RIGHT)
-            parts.append(
-                f"<rect x='{first:.1f}' y='{top}' width='{last - first:.1f}' height='{bottom - top}' class='beyond'/>"
-            )
+            parts.append(_rect(first, top, last - first, bottom - top, "beyond"))
     parts += [_line(_LEFT, bottom, WIDTH - _RIGHT, bottom, "axis"), _line(_LEFT, top, _LEFT, bottom, "axis")]
     parts += [_line(_LEFT, top, WIDTH - _RIGHT, top, "null")]
     parts += [_label(_LEFT - 4, bottom + 4, "0 %", anchor="end"), _label(_LEFT - 4, top + 4, "100 %", anchor="end")]
@@ -237,24 +256,24 @@ def track_svg(track: Track, strengths: Sequence[float], tolerance: float | None)
         parts += [_line(_LEFT, y, WIDTH - _RIGHT, y, "cut"), _label(_LEFT - 4, y + 4, share(tolerance), anchor="end")]
     # A step between two that were not measured has no line.
     size = 4.5 if steps else 2.2
-    parts += [f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{size}' class='dot in'/>" for x, y in points if math.isfinite(y)]
+    parts += [_circle(x, y, size, "dot in") for x, y in points if math.isfinite(y)]
     if steps:
         parts += [_label(x, bottom + 15, f"{v:g}") for x, v in zip(places, t, strict=True)]
         parts.append(_label((WIDTH + _LEFT) / 2, height - 8, "element"))
     else:
-        parts.append(_path(points, "curve miss"))
+        parts += _path(points, "curve residual")
         ticks = [places[0], (places[0] + places[-1]) / 2, places[-1]]
         parts += [_label(x, bottom + 15, f"{v:.3g}") for x, v in zip(ticks, (low, (low + high) / 2, high), strict=True)]
         parts.append(_label((WIDTH + _LEFT) / 2, height - 8, "size of the transformation, t"))
-    parts += [_line(46, 10, 62, 10, "curve miss"), _label(66, 14, "strength of the breaking", anchor="start")]
+    parts += [_line(46, 10, 62, 10, "curve residual"), _label(66, 14, "strength of the breaking", anchor="start")]
     parts += [_line(230, 10, 246, 10, "null"), _label(250, 14, "null level", anchor="start")]
     parts += [_line(314, 10, 330, 10, "cut"), _label(334, 14, "tolerance", anchor="start")]
     middle = places[len(places) // 2]
     parts.append(_line(middle, top, middle, bottom, "marker"))
-    return _svg(height, parts, "Strength of the breaking as the transformation grows."), places
+    return _drawing(height, parts, "Strength of the breaking as the transformation grows."), places
 
 
-def staircase_svg(panels: Sequence[tuple[str, int, Sequence[float], Sequence[float]]], chosen: float) -> str:
+def staircase_svg(panels: Sequence[tuple[str, int, Sequence[float], Sequence[float]]], chosen: float) -> Markup:
     """Counts against the tolerance, one panel above the other.
 
     Arguments:
@@ -279,12 +298,12 @@ def staircase_svg(panels: Sequence[tuple[str, int, Sequence[float], Sequence[flo
         for count in sorted({offset, most}):
             parts.append(_label(left - 5, up(count) + 4, str(count), anchor="end"))
         parts.append(_label(left, top - 6, name, "tick strong", "start"))
-        for ends, kind in ((lowers, "curve limit"), (uppers, "curve miss")):
+        for ends, kind in ((lowers, "curve limit"), (uppers, "curve residual")):
             points, count = [(across(0.0), up(offset))], offset
             for end in sorted(v for v in ends if v <= 1):
                 points += [(across(end), up(count)), (across(end), up(count + 1))]
                 count += 1
-            parts.append(_path([*points, (right, up(count))], kind))
+            parts += _path([*points, (right, up(count))], kind)
         parts.append(_line(across(chosen), top, across(chosen), bottom, "marker"))
         shown = offset + sum(v <= chosen for v in uppers)
         words.append(f"{name} {shown}")
@@ -292,18 +311,18 @@ def staircase_svg(panels: Sequence[tuple[str, int, Sequence[float], Sequence[flo
     for tick in (0.0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0):
         parts.append(_label(across(tick), foot, f"{100 * tick:g} %" if tick in (0.0, 1.0) else f"{100 * tick:g}"))
     parts.append(_label((left + right) / 2, foot + 18, "tolerance"))
-    parts += [_line(left, 10, left + 16, 10, "curve miss"), _label(left + 20, 14, "shown", anchor="start")]
+    parts += [_line(left, 10, left + 16, 10, "curve residual"), _label(left + 20, 14, "shown", anchor="start")]
     parts += [_line(110, 10, 126, 10, "curve limit"), _label(130, 14, "not excluded", anchor="start")]
     parts += [_line(232, 4, 232, 16, "marker"), _label(238, 14, f"chosen, {share(chosen)}", anchor="start")]
-    return _svg(foot + 26, parts, f"At the chosen tolerance of {share(chosen)}: {', '.join(words)}.")
+    return _drawing(foot + 26, parts, f"At the chosen tolerance of {share(chosen)}: {', '.join(words)}.")
 
 
-def curve_svg(name: str, values: Sequence[float]) -> str:
+def curve_svg(name: str, values: Sequence[float]) -> Markup:
     """One training curve; logarithmic where it spans much."""
     height, top, bottom = 150.0, 24.0, 122.0
     finite = [v for v in values if math.isfinite(v)]
     if not finite:
-        return ""
+        return Markup("")
     log = min(finite) > 0 and max(finite) > 20 * min(finite)
     heights = [math.log10(v) if log and v > 0 else v for v in values]
     low, high = min(h for h in heights if math.isfinite(h)), max(h for h in heights if math.isfinite(h))
@@ -311,23 +330,21 @@ def curve_svg(name: str, values: Sequence[float]) -> str:
     points = [
         (_LEFT + gap * k, bottom - (h - low) / max(high - low, 1e-12) * (bottom - top)) for k, h in enumerate(heights)
     ]
-    parts = [_label(_LEFT, 14, name, "tick strong", "start"), _path(points, "curve miss")]
+    parts = [_label(_LEFT, 14, name, "tick strong", "start"), *_path(points, "curve residual")]
     parts += [_line(_LEFT, bottom, WIDTH - _RIGHT, bottom, "axis"), _line(_LEFT, top, _LEFT, bottom, "axis")]
     parts += [_label(_LEFT - 6, top + 6, f"{max(finite):.2g}", anchor="end")]
     parts += [_label(_LEFT - 6, bottom, f"{min(finite):.2g}", anchor="end"), _label(_LEFT, bottom + 16, "1")]
     parts += [_label(WIDTH - _RIGHT, bottom + 16, f"step {len(values)}", anchor="end")]
-    return _svg(height, parts, f"Training curve: {name}.")
+    return _drawing(height, parts, f"Training curve: {name}.")
 
 
-def bars_svg(amounts: Sequence[tuple[str, float]], unit: str) -> str:
+def bars_svg(amounts: Sequence[tuple[str, float]], unit: str) -> Markup:
     """Amounts as bars, with their numbers."""
     most = max((v for _, v in amounts), default=1.0) or 1.0
     parts = []
     for k, (name, value) in enumerate(amounts):
         y = 8.0 + 24 * k
         parts.append(_label(108, y + 12, name, anchor="end"))
-        parts.append(
-            f"<rect x='114' y='{y}' width='{max(210 * value / most, 1):.1f}' height='15' rx='2' class='amount'/>"
-        )
+        parts.append(_rect(114, y, max(210 * value / most, 1), 15, "amount", rx=2))
         parts.append(_label(120 + 210 * value / most, y + 12, f"{value:.1f} {unit}", anchor="start"))
-    return _svg(8 + 24 * len(amounts), parts, "; ".join(f"{n} {v:.1f} {unit}" for n, v in amounts))
+    return _drawing(8 + 24 * len(amounts), parts, "; ".join(f"{n} {v:.1f} {unit}" for n, v in amounts))

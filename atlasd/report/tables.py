@@ -15,7 +15,7 @@ from rich.text import Text
 
 from atlasd.discovery.result import Discovery
 from atlasd.report.judged import COLUMNS, Row, judged_rows
-from atlasd.report.words import MISSING, strength
+from atlasd.report.sentences import MISSING, strength
 
 _MOST_ROWS = 12
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from atlasd.discovery.result import Direction, Discovery
 from atlasd.report.judged import chosen_tolerance
-from atlasd.report.svg import staircase_svg, text
-from atlasd.report.words import MISSING, share, strength
+from atlasd.report.sentences import MISSING, share, strength
+from atlasd.report.svg import staircase_svg
+from atlasd.report.templates import part
 
 _MOST_ROWS = 12
 
@@ -102,36 +103,22 @@ def tolerance_block(discovery: Discovery) -> str:
         "Solid: intervals that lie below the tolerance. Dotted: those that are not excluded. Between the two, "
         f"these data cannot tell.{note} A run with another tolerance may judge transformations of other sizes."
     )
-    return (
-        f"<div class='pair'><figure>{staircase_svg(panels, chosen)}<figcaption>{text(caption)}</figcaption></figure>"
-        f"<div>{_table(steps, chosen)}</div></div>"
-    )
-
-
-def _number(count: int | None) -> str:
-    return MISSING if count is None else str(count)
-
-
-def _table(steps: Sequence[Step], chosen: float) -> str:
     ends = [step.start for step in steps[1:]] + [math.inf]
     current = max(k for k, step in enumerate(steps) if step.start <= chosen)
     # Many elements of a group have nearly the same strength: the rows around the chosen one say enough.
     first = max(0, min(current - _MOST_ROWS // 2, len(steps) - _MOST_ROWS))
-    lines = []
-    for k in range(first, min(first + _MOST_ROWS, len(steps))):
-        step, end = steps[k], ends[k]
-        span = f"from {strength(step.start)}" if math.isinf(end) else f"{100 * step.start:.1f} to {strength(end)}"
-        sign = f" <b>← chosen: {text(share(chosen))}</b>" if k == current else ""
-        lines.append(
-            f"<tr class='{'chosen' if sign else 'other'}'><th scope='row'>{text(span)}</th>"
-            f"<td class='number'>{_number(step.dimension)}</td><td class='number'>{_number(step.components)}</td>"
-            f"<td>{text(step.answer)}{sign}</td></tr>"
-        )
-    top = "<th scope='col'>tolerance</th>" + "".join(
-        f"<th scope='col' class='number'>{name}</th>" for name in ("dimension", "components")
-    )
-    more = f"<p class='faint'>{len(steps) - len(lines)} more steps.</p>" if len(steps) > len(lines) else ""
-    return (
-        f"<div class='scroll'><table class='steps'><thead><tr>{top}<th scope='col'>group</th></tr></thead>"
-        f"<tbody>{''.join(lines)}</tbody></table></div>{more}"
-    )
+    shown = [
+        (_span(step.start, ends[k]), _number(step.dimension), _number(step.components), step.answer, k == current)
+        for k, step in enumerate(steps)
+        if first <= k < first + _MOST_ROWS
+    ]
+    drawing = staircase_svg(panels, chosen)
+    return part("parts.html", "tolerances", drawing, caption, shown, share(chosen), len(steps) - len(shown))
+
+
+def _span(start: float, end: float) -> str:
+    return f"from {strength(start)}" if math.isinf(end) else f"{100 * start:.1f} to {strength(end)}"
+
+
+def _number(count: int | None) -> str:
+    return MISSING if count is None else str(count)

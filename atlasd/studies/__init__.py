@@ -85,12 +85,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         "sphere-mnist",
-        "digits on a sphere: each may be turned by itself, up to about 60 degrees; the sphere may not",
+        "digits on a sphere: each may be rotated by itself, up to about 60 degrees; the sphere may not",
         "atlasd.studies.digits.run",
     ),
     Experiment(
         "sphere-mnist-downstream",
-        "digits on a sphere, turned beyond the training data: CNNs with the discovered group against a plain one",
+        "digits on a sphere, rotated beyond the training data: CNNs with the discovered group against a plain one",
         "atlasd.studies.digits.downstream",
     ),
     Experiment(

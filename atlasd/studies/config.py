@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["Config", "RunConfig", "configure", "option", "parse_settings", "tolerance_option"]
+__all__ = [
+    "Config",
+    "PaperConfig",
+    "RunConfig",
+    "SearchConfig",
+    "configure",
+    "option",
+    "parse_settings",
+    "tolerance_option",
+]
 
 import dataclasses
 import difflib
@@ -13,15 +22,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
-from atlasd.discovery.discover import TOLERANCE
+from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.errors import InputError
 
 C = TypeVar("C", bound="Config")
 
 
-def option(default: Any, help: str, *, least: float | None = None, most: float | None = None) -> Any:
-    """A field of a configuration, with its meaning and its range."""
-    return dataclasses.field(default=default, metadata={"help": help, "least": least, "most": most})
+def option(
+    default: Any, help: str, *, least: float | None = None, most: float | None = None, metavar: str | None = None
+) -> Any:
+    """A field of a configuration, with its meaning, its range, and what stands for it in the help of a command."""
+    described = {"help": help, "least": least, "most": most, "metavar": metavar}
+    return dataclasses.field(default=default, metadata=described)
 
 
 def tolerance_option() -> Any:
@@ -106,7 +118,39 @@ class Config:
 class RunConfig(Config):
     """Base of the configurations of runs and comparisons: all can be told where to work."""
 
-    device: str = option("cpu", "where tensors live and networks are trained: cpu, cuda, cuda:1, ...")
+    device: str = option("cpu", "where tensors live and networks are trained: cpu, cuda or cuda:1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperConfig(RunConfig):
+    """Base of the configurations of experiments that the paper has too."""
+
+    PAPER: ClassVar[Mapping[str, Any]] = {}
+    """Values of the paper's own run."""
+
+    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on two cores, or the paper's own settings")
+
+    def __init_subclass__(cls) -> None:
+        cls.PRESETS = {"cpu": {}, "paper": cls.PAPER}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig(PaperConfig):
+    """Settings of searches that several experiments have in common."""
+
+    IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
+        ("similarity", "cosine"): {"search": "gradient"},
+        ("generators", "auto"): {"search": "gradient"},
+        ("normalize", False): {"cosets": "gradient"},
+    }
+
+    search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
+    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
+    similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
+    cosets: Literal["normalizer", "gradient"] = option("normalizer", "search for cosets")
+    starts: int = option(64, "random starts of the coset search", least=1)
+    normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
+    tolerance: float = tolerance_option()
 
 
 def configure(kind: type[C], values: Mapping[str, Any]) -> C:

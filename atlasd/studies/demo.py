@@ -22,7 +22,7 @@ class DemoStep:
 
 
 DEMO: tuple[DemoStep, ...] = (
-    DemoStep("dimuons", "Real muon pairs of the LHC: which motions leave their mass as it is?"),
+    DemoStep("dimuons", "Real muon pairs of the LHC: which transformations leave their mass as it is?"),
     DemoStep("heat", "Heat flow, 19 charts: what is the local symmetry?", ("samples=300",)),
 )
 

@@ -31,7 +31,7 @@ def lorentz_metrics(found: Discovery, truth: LieAlgebra) -> dict[str, Any]:
         "group": found.group.name,
         "algebra": identify(found.algebra).name,
         "dimension": found.group.dimension,
-        "cosets": found.group.order,
+        "cosets": found.group.components,
     }
     if found.group.dimension:
         form = metric(found.algebra)

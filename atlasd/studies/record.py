@@ -16,8 +16,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from torch import Tensor
 
 from atlasd import __version__
+from atlasd.discovery.digest import read_beside
 from atlasd.discovery.result import Discovery
-from atlasd.discovery.seal import read_beside
 from atlasd.errors import AtlasdError, InputError
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.content import read_json, tensor_digest, write_tensors
@@ -150,7 +150,7 @@ def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorde
 
     Arguments:
         plan: From `plan_run`.
-        progress: Who is told how far it is.
+        progress: Progress display.
         draw: Draws figures of the discovery into the directory.
     """
     log = _Log(progress)

@@ -7,9 +7,9 @@ import torch
 
 from atlasd.algebra import known_algebras as algebras
 from atlasd.algebra import known_groups as known
-from atlasd.algebra.closing import polish
 from atlasd.algebra.display import latex_name
 from atlasd.algebra.group import Group
+from atlasd.algebra.product_closure import polish
 from atlasd.errors import InputError
 
 

@@ -81,7 +81,7 @@ def test_the_evidence_comes_with_the_name():
     [
         ([[0.3, -1.0], [1.0, 0.3]], "spiral"),
         ([[1.0, 0.0], [0.0, 0.4]], "unequal stretches"),
-        ([[0, -1.0, 0, 0], [1.0, 0, 0, 0], [0, 0, 0, -2.0], [0, 0, 2.0, 0]], "turns at unequal rates"),
+        ([[0, -1.0, 0, 0], [1.0, 0, 0, 0], [0, 0, 0, -2.0], [0, 0, 2.0, 0]], "rotations at unequal rates"),
         ([[0, 1.0, 0], [0, 0, 1.0], [0, 0, 0]], "nilpotent"),
     ],
 )

@@ -9,9 +9,9 @@ from safetensors.torch import load_file, save_file
 
 import atlasd as ad
 from atlasd.cli import main
+from atlasd.discovery.digest import digest
 from atlasd.discovery.frames import Frames, Picture, Track
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, Verdict
-from atlasd.discovery.seal import seal
 from atlasd.errors import DataError
 
 TURN = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]], dtype=torch.float64)
@@ -37,10 +37,10 @@ def run(tmp_path):
     return found.save(tmp_path / "run", "fake", metrics={"angle_deg": 0.5}, command="atlasd run fake")
 
 
-def reseal(directory, edit):
+def redigest(directory, edit):
     content = json.loads((directory / "result.json").read_text())
     edit(content)
-    content["digest"] = seal(content, load_file(str(directory / "tensors.safetensors")))
+    content["digest"] = digest(content, load_file(str(directory / "tensors.safetensors")))
     (directory / "result.json").write_text(json.dumps(content))
 
 
@@ -67,7 +67,7 @@ def test_wrong_types_with_a_new_digest_are_one_line(run, capsys):
     for path in everywhere:
         (run / "result.json").write_text(whole)
         try:
-            reseal(run, lambda content, path=path: put(content, path, chance.choice(WRONG)))
+            redigest(run, lambda content, path=path: put(content, path, chance.choice(WRONG)))
         except ValueError:  # a number that no program writes
             continue
         capsys.readouterr()
@@ -103,7 +103,7 @@ def test_frames_are_covered_by_the_digest(run, capsys):
 
 
 def test_results_of_the_first_schema_that_cover_no_files_are_read(run):
-    reseal(run, lambda content: content.pop("files"))
+    redigest(run, lambda content: content.pop("files"))
     assert ad.load(run).frames is not None
 
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 import atlasd as ad
-from atlasd.discovery.representations import Weights
+from atlasd.discovery.representations import Weights, _check_memory
 from atlasd.errors import InputError
 from atlasd.runtime.random import stream
 
@@ -60,6 +60,11 @@ def test_temperature_and_winds():
 def test_a_preferred_axis():
     found = ad.discover_representation(fields(24, 2), function=preferred, atlas=ATLAS)
     assert found.inputs is None and not found.symmetries.verdict.symmetric
+
+
+def test_too_many_channels():
+    with pytest.raises(InputError, match=r"18000000 columns, and .* channels of each would fit"):
+        _check_memory(3000, 3000, 2**24)
 
 
 def test_bad_input():

@@ -250,7 +250,7 @@ def test_size_large():
 def interval(found):
     """Width of the interval of the best direction; infinite where nothing could be measured."""
     judged = [*found.verdict.directions, *found.verdict.rejected]
-    known = [d for d in judged if d.upper is not None and d.lower is not None]
+    known = [d for d in judged if not math.isnan(d.upper)]
     if not known:
         return math.inf
     best = min(known, key=lambda d: d.upper)

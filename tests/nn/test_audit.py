@@ -15,7 +15,8 @@ from atlasd.cli import main
 from atlasd.cli.audit import named_group
 from atlasd.errors import DataError, InputError
 from atlasd.nn import GroupActivation, GroupConv2d, audit, vector
-from atlasd.nn.model_files import _is_arithmetic, load_model
+from atlasd.nn.exported_programs import _is_arithmetic, safe_copy
+from atlasd.nn.model_files import load_model
 from atlasd.runtime.random import stream
 
 C4 = ad.known.cyclic(4)
@@ -184,6 +185,46 @@ def test_pickles_are_refused_before_they_run(x, tmp_path, capsys):
     with pytest.raises(DataError, match=r"must be a \.pt2 or \.onnx file"):
         load_model(tmp_path / "model.pt")
     assert "code ran" not in capsys.readouterr().out
+
+
+CODE = "__import__('os').system('true')"
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ({"target": "torch.os.system"}, "operators of tensors"),
+        ({"target": "torch.ops.aten.from_file.default"}, "operators of tensors"),
+        ({"expr_str": CODE}, "sizes that are arithmetic"),
+        ({"inputs": [{"name": f"x={CODE}"}]}, "plain names"),
+        ({f"x={CODE}": {"dtype": 7}}, "plain names"),
+        ({"metadata": {"nn_module_stack": f"a\n{CODE}"}}, "plain names"),
+        ({"in_spec": '[1, {"type": "os.system", "context": "true"}]'}, "plain names"),
+    ],
+    ids=str,
+)
+def test_programs_hold_no_code(program, reason, tmp_path):
+    """Torch evaluates expressions and pastes names into the text of a function."""
+    with zipfile.ZipFile(tmp_path / "bad.pt2", "w") as archive:
+        archive.writestr("bad/models/model.json", json.dumps(program))
+    with pytest.raises(DataError, match=f"must hold {reason}"):
+        load_model(tmp_path / "bad.pt2")
+
+
+def test_guards_are_left_out_and_bombs_refused(tmp_path):
+    """Guards are evaluated by torch when a program is used; they say nothing that an audit needs."""
+    with zipfile.ZipFile(tmp_path / "guarded.pt2", "w") as archive:
+        archive.writestr("g/models/model.json", json.dumps({"guards_code": [CODE], "nodes": []}))
+    with zipfile.ZipFile(safe_copy(tmp_path / "guarded.pt2")) as archive:
+        assert json.loads(archive.read("g/models/model.json")) == {"guards_code": [], "nodes": []}
+    with zipfile.ZipFile(tmp_path / "bomb.pt2", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("b/data/weights/weight_0", bytes(30 << 20))
+    with pytest.raises(DataError, match="must unpack to about its size"):
+        load_model(tmp_path / "bomb.pt2")
+    with zipfile.ZipFile(tmp_path / "deep.pt2", "w") as archive:
+        archive.writestr("d/models/model.json", "[" * 100_000 + "]" * 100_000)
+    with pytest.raises(DataError, match=r"must be a file of torch\.export\.save"):
+        load_model(tmp_path / "deep.pt2")
 
 
 def test_wrong_files(tmp_path):

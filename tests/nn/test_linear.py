@@ -52,6 +52,18 @@ def test_dimensions_of_matrices_to_matrices(name, noise, condition):
         assert len(found.basis) == dimension and found.gap > 2
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_noise_in_a_centre_does_not_add_up_over_slots(seed):
+    """Circles that noise has made spirals are circles again; what stretches on purpose goes on to do so."""
+    found = Intertwiners(ad.Group(noisy(two_circles(), 0.03, seed, 5.0))).between((2, 0), (2, 0))
+    assert len(found.basis) == 36
+    stretched = ad.known.so(2).sum(ad.known.scaling(2))
+    maps = Intertwiners(ad.Group(noisy(stretched, 0.03, seed, 5.0)))
+    assert len(maps.between((2, 0), (2, 0)).basis) == 6 and not len(maps.between((2, 0), (0, 0)).basis)
+    spiral = ad.LieAlgebra(torch.tensor([[[0.5, -1.0], [1.0, 0.5]]]))
+    assert not len(Intertwiners(ad.Group(noisy(spiral, 0.01, seed))).between((2, 0), (0, 0)).basis)
+
+
 def test_a_layer_is_built_in_a_fifth_of_a_second():
     group = ad.Group(noisy(ad.known.so(1, 3), 0.01, 0))
     seconds = []

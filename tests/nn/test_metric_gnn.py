@@ -217,6 +217,8 @@ def test_features_edges_order_and_vectors():
     nodes, pairs = (torch.randn(6, 5, *s, generator=stream(2, "given"), dtype=torch.float64) for s in ((2,), (5, 1)))
     edges = torch.tensor([[b, i, j] for b in range(6) for i in range(5) for j in range(5) if abs(i - j) < 2])
     logits, vectors = network(x, nodes=nodes, pairs=pairs, edges=edges)
+    with pytest.raises(InputError, match="count from 0"):
+        network(x, nodes=nodes, pairs=pairs, edges=torch.tensor([[0, 0, 5]]))
     assert vectors.shape == (6, 2, 4)
     moved = network(x @ g.T, nodes=nodes, pairs=pairs, edges=edges)
     torch.testing.assert_close(moved[0], logits)

@@ -7,12 +7,14 @@ import torch
 
 from atlasd.algebra.group import Group
 from atlasd.algebra.invariants import metric_cosine
+from atlasd.algebra.known_algebras import sl, so
 from atlasd.algebra.known_groups import lorentz
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.result import Discovery, PredictorSummary, Verdict
-from atlasd.errors import DataError
+from atlasd.errors import DataError, InputError
 from atlasd.nn.metric_gnn import minkowski
-from atlasd.nn.metrics import load_metric, save_metric
+from atlasd.nn.metrics import algebra_metric, load_metric, save_metric
+from atlasd.runtime.random import stream
 
 
 def discovery(group):
@@ -35,6 +37,20 @@ def test_a_run_that_found_nothing(tmp_path):
         load_metric(tmp_path)
 
 
+def test_a_run_without_one_form(tmp_path):
+    discovery(Group(sl(3))).save(tmp_path)
+    with pytest.raises(DataError, match="must preserve exactly one form"):
+        load_metric(tmp_path)
+
+
+def test_an_uncertain_form_is_refused():
+    """Noise of 3 % leaves no doubt which form is kept; noise of a quarter does."""
+    frame, noise = so(1, 3).frame(), torch.randn(6, 4, 4, generator=stream(1, "noise"), dtype=torch.float64)
+    assert metric_cosine(algebra_metric(LieAlgebra(frame + 0.03 * noise)).form, minkowski()) > 0.99
+    with pytest.raises(InputError, match=r"its form from others|exactly one form"):
+        algebra_metric(LieAlgebra(frame + 0.25 * noise))
+
+
 @pytest.mark.parametrize(
     "content, message",
     [
@@ -44,6 +60,7 @@ def test_a_run_that_found_nothing(tmp_path):
         (json.dumps({"metric": [[1, 2], [3]]}), 'under "metric"'),
         (json.dumps({"metric": [[1, 1], [-1, 0]]}), "symmetric"),
         (json.dumps({"metric": [1, 2]}), r"shape \(n, n\)"),
+        ("[" * 5000 + "]" * 5000, "levels"),
     ],
 )
 def test_bad_files(tmp_path, content, message):

@@ -10,12 +10,12 @@ from atlasd.discovery.frames import Frames, Picture, Track
 from atlasd.discovery.result import ChartFinding, Direction, Discovery, PredictorSummary, Verdict
 
 
-def _field_track(name: str, miss: float) -> Track:
+def _field_track(name: str, residual: float) -> Track:
     t = torch.linspace(-1.5, 1.5, 7, dtype=torch.float64)
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
     levels = torch.arange(7 * 12 * 12).reshape(7, 12, 12).remainder(255).to(torch.uint8)
     pictures = {k: Picture(levels, -1.0, 1.0) for k in ("input", "left", "right", "difference")}
-    curves = (miss * t.abs().clamp(max=1.0), torch.ones(7).double(), torch.linspace(0.1, 1.0, 7).double())
+    curves = (residual * t.abs().clamp(max=1.0), torch.ones(7).double(), torch.linspace(0.1, 1.0, 7).double())
     return Track(name, t, torch.matrix_exp(t[:, None, None] * turn), *curves, pictures=pictures)
 
 

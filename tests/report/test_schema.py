@@ -8,8 +8,8 @@ import pytest
 
 from atlasd.algebra.group import Group
 from atlasd.algebra.known_algebras import trivial
+from atlasd.discovery.digest import digest
 from atlasd.discovery.result import load
-from atlasd.discovery.seal import seal
 from atlasd.report.figures import draw_discovery
 
 from .test_html import _Reader
@@ -44,7 +44,7 @@ def earlier(discovery, tmp_path):
         ]
     verdict["gates"] = {"skill": 0.97, "untrained": [0.8]}
     content |= {"schema": 1, "verdict": verdict}
-    content["digest"] = seal(content, discovery._tensors())
+    content["digest"] = digest(content, discovery._tensors())
     (tmp_path / "run" / "result.json").write_text(json.dumps(content))
     return load(tmp_path / "run")
 

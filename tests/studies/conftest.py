@@ -59,3 +59,20 @@ def fake(monkeypatch, discovery, fields):
     known = (*studies.EXPERIMENTS, studies.Experiment("fake", "for tests", module.__name__))
     monkeypatch.setattr(studies, "EXPERIMENTS", known)
     return module
+
+
+@pytest.fixture
+def recorded(monkeypatch, discovery):
+    """Puts a `discover` that only notes what it was asked into a study; gives those notes."""
+
+    def record(study):
+        calls = {}
+
+        def pretend(x, y, **options):
+            calls.update(x=x, y=y, first=x[:8], **options)
+            return discovery
+
+        monkeypatch.setattr(study, "discover", pretend)
+        return calls
+
+    return record

@@ -29,7 +29,7 @@ from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import located
 from atlasd.studies.climate.vertices import VertexMaps, agreement, given_maps, score_maps, synthetic_maps
-from atlasd.studies.config import RunConfig, option
+from atlasd.studies.config import PaperConfig, option
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 
@@ -42,28 +42,24 @@ _INSIDE = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClimateDownstreamConfig(RunConfig):
+class ClimateDownstreamConfig(PaperConfig):
     """Settings of the comparison."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        "paper": {
-            "resolution": _PAPER_RESOLUTION,
-            "width": _PAPER_WIDTH,
-            "epochs": 20,
-            "batch": 4,
-            "learning_rate": 1e-3,
-            "schedule": "constant",
-            "seeds": 10,
-            "train": 200,
-            "test": 60,
-            "rows": 768,
-            "own": False,
-            "average": 0.0,
-        },
+    PAPER: ClassVar[Mapping[str, Any]] = {
+        "resolution": _PAPER_RESOLUTION,
+        "width": _PAPER_WIDTH,
+        "epochs": 20,
+        "batch": 4,
+        "learning_rate": 1e-3,
+        "schedule": "constant",
+        "seeds": 10,
+        "train": 200,
+        "test": 60,
+        "rows": 768,
+        "own": False,
+        "average": 0.0,
     }
 
-    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
     data: str | None = option(None, "folder of ClimateNet with train and test inside; by default maps are made up")
     discovery: str | None = option(None, "run directory of a discovery, which decides the kernels; GL+(2) by default")
     models: Literal["all", "SO(2)", "GL+(2)"] = option("all", "which networks to train")

@@ -1,4 +1,4 @@
-"""Cyclones and atmospheric rivers: which linear motions of the weather in a chart move its labels along."""
+"""Cyclones and atmospheric rivers: with which linear transformations of the weather in a chart its labels commute."""
 
 from __future__ import annotations
 
@@ -36,30 +36,27 @@ from atlasd.studies.climate.classes import class_findings, pictures
 from atlasd.studies.climate.files import open_climate
 from atlasd.studies.climate.samples import DISCOVERY, climate_samples
 from atlasd.studies.climate.synthetic import CLASSES, synthetic_climate
-from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.config import PaperConfig, option, tolerance_option
 from atlasd.studies.heat.run import span_angle
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
+from atlasd.studies.searches import gradient_search
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClimateConfig(RunConfig):
+class ClimateConfig(PaperConfig):
     """Settings of the climate experiment."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        "paper": {
-            "rows": 768,
-            "samples": 400,
-            "predictor": "cgnet",
-            "search": "gradient",
-            "published": True,
-            "tandem": True,
-            "generators": 4,
-        },
+    PAPER: ClassVar[Mapping[str, Any]] = {
+        "rows": 768,
+        "samples": 400,
+        "predictor": "cgnet",
+        "search": "gradient",
+        "published": True,
+        "tandem": True,
+        "generators": 4,
     }
 
-    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
     data: str = option("", "folder of ClimateNet's files; synthetic maps by default")
     symmetry: Literal["affine", "rotation", "none", "events", "background"] = option(
         "affine", "local symmetry of the labels of synthetic maps"
@@ -68,7 +65,7 @@ class ClimateConfig(RunConfig):
     rows: int = option(96, "rows of synthetic maps; half as many more columns", least=64)
     missing: Literal["refuse", "fill"] = option("refuse", "what to do about missing values")
     predictor: Literal["second-order", "cgnet"] = option("second-order", "what is fitted to each chart")
-    winds: Literal["scalar", "vector"] = option("scalar", "how winds move: as scalars, as in the paper, or turned")
+    winds: Literal["scalar", "vector"] = option("scalar", "winds transform as scalars, as in the paper, or as vectors")
     search: Literal["spectral", "gradient"] = option("spectral", "by values at finite size, or the paper's")
     generators: int | Literal["auto"] = option("auto", "how many generators, or auto to find out", least=1, most=4)
     charts: Literal["code", "text"] = option(
@@ -209,18 +206,8 @@ def _search(config: ClimateConfig) -> SpectralSearch | GradientSearch:
             samples=config.search_samples,
             derivatives=False,
         )
-    settings: dict[str, Any] = {
-        "generators": config.generators,
-        "growth": config.growth,
-        "weight": config.weight,
-        "loss": "cross_entropy",
-        "epochs": config.epochs,
-        "learning_rate": config.learning_rate,
-        "tandem": config.tandem,
-    }
-    if config.published:
-        return GradientSearch.published(charts=config.pooled, **settings)
-    return GradientSearch(**settings)
+    names = ("generators", "growth", "weight", "epochs", "learning_rate", "tandem")
+    return gradient_search(config, names, {"charts": config.pooled}, loss="cross_entropy")
 
 
 def _judged_by_class(found: Discovery, rows: list[dict[str, Any]]) -> Discovery:

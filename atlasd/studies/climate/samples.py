@@ -26,7 +26,7 @@ def climate_samples(
     Arguments:
         folder: The maps, with labels.
         directory: Where the files may stand, for as long as they are used.
-        progress: Who is told how far it is.
+        progress: Progress display.
         variables: Which variables are the channels.
     """
     known = folder.statistics(progress)

@@ -87,10 +87,10 @@ def synthetic_climate(
 
     - `affine`: by the signs of the brackets {T, U} and {T, P}, such as
       :math:`\partial_1 T \partial_2 P - \partial_2 T \partial_1 P`, the moisture that the pressure's wind brings. A
-      linear motion g multiplies them by :math:`1 / \det g`: the symmetry is GL+(2).
+      linear transformation g multiplies them by :math:`1 / \det g`: the symmetry is GL+(2).
     - `rotation`: by whether :math:`|\nabla T|` and :math:`|\nabla P|` pass a limit: O(2), connected part SO(2).
     - `none`: by whether :math:`|\nabla T - s|` and :math:`|\nabla P - s|` do, s a steering flow: discs off the centre,
-      which no linear motion but a mirror takes to themselves.
+      which no linear transformation but a mirror takes to themselves.
     - `events`: cyclones and rivers themselves, as people would draw them.
     - `background`: nothing was seen by anybody.
 

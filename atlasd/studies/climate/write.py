@@ -44,7 +44,7 @@ def write_climate(
         experts: Up to how many labels a time has: one and all of them by turns.
         latitudes: The direction in which they are written.
         longitudes: The range in which they are written.
-        progress: Who is told how far it is.
+        progress: Progress display.
     """
     folder, shown = Path(folder), progress or Silent()
     for split, count, first in (("train", train, date(1996, 1, 1)), ("test", test, date(2011, 1, 1))):

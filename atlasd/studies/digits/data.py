@@ -1,4 +1,4 @@
-"""Three digits on the equator of a sphere, each turned by itself: the symmetry is local, and there is no global one."""
+"""Three digits on the equator of a sphere, each rotated by itself: the symmetry is local, there is no global one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEIGHT, WIDTH = 60, 120
 RADIUS = 14
 """Digits are drawn inside windows of 29 x 29 pixels."""
 CENTRES = ((30, 20), (30, 60), (30, 100))
-"""Pixels (row, column) about which the digits are turned: 1/6, 1/2 and 5/6 of the way around."""
+"""Pixels (row, column) about which the digits are rotated: 1/6, 1/2 and 5/6 of the way around."""
 BACKGROUND = 10
 """The class of pixels that are fully black; 0 to 9 are the digits."""
 CLASSES = 11
@@ -35,7 +35,7 @@ class SphereDigits:
         x: Brightness from 0 to 1, with shape `(N, 1, 60, 120)`, float32.
         y: Classes, with shape `(N, 60, 120)`, bytes: the digit where there is ink, 10 for the background.
         digits: Which three digits, `(N, 3)`.
-        angles: By how much each was turned, in radians, `(N, 3)`; positive takes rows towards columns.
+        angles: By how much each was rotated, in radians, `(N, 3)`; positive takes rows towards columns.
         sizes: By which factor each was enlarged, `(N, 3)`.
     """
 
@@ -57,9 +57,9 @@ def sphere_mnist(
 ) -> SphereDigits:
     """Draws three digits on the equator of each sphere, as in the paper.
 
-    Each digit is turned by a quarter and by a random angle of its own, and drawn on a cylinder of 60 rows and 120
-    columns, which is the equirectangular grid of the sphere. It is turned about the exact centre of its window, so
-    that a chart at `CENTRES` sees turns about its own centre.
+    Each digit is rotated by 90 degrees and by a random angle of its own, and drawn on a cylinder of 60 rows and 120
+    columns, which is the equirectangular grid of the sphere. It is rotated about the exact centre of its window, so
+    that a chart at `CENTRES` sees rotations about its own centre.
 
     Arguments:
         samples: How many spheres.
@@ -98,11 +98,11 @@ def sphere_mnist(
 
 
 def _draw(images: Tensor, angles: Tensor, sizes: Tensor) -> Tensor:
-    """Images `(M, 28, 28)` of bytes, turned and enlarged about their centre, with shape `(M, 29, 29)`."""
+    """Images `(M, 28, 28)` of bytes, rotated and enlarged about their centre, with shape `(M, 29, 29)`."""
     p = pixel_grid((2 * RADIUS + 1, 2 * RADIUS + 1))
     turn = math.pi / 2 + angles
     c, s = turn.cos() / sizes, turn.sin() / sizes
-    back = torch.stack([torch.stack([c, s], -1), torch.stack([-s, c], -1)], -2)  # the inverse of the motion
+    back = torch.stack([torch.stack([c, s], -1), torch.stack([-s, c], -1)], -2)  # the inverse of the transformation
     points = p @ back.mT + (images.shape[-1] - 1) / 2
     drawn = resample(images[:, None].float(), points, interpolation="bilinear", fill="zeros")
     # Bytes again, as in an image: "fully black" then has one meaning.

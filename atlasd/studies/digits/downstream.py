@@ -1,4 +1,4 @@
-"""The discovered group in a CNN: trained on digits turned up to 60 degrees, tested on digits turned at will."""
+"""The discovered group in a CNN: trained on digits rotated up to 60 degrees, tested on digits rotated at will."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import located
-from atlasd.studies.config import RunConfig, option
+from atlasd.studies.config import PaperConfig, option
 from atlasd.studies.digits.data import BACKGROUND, CENTRES, CLASSES, HEIGHT, SphereDigits, sphere_mnist
 from atlasd.studies.digits.pixel_networks import Plan, digit_accuracy, fit_pixels, parameters, pixel_network
 from atlasd.studies.paper_figures import paper_figures
@@ -41,24 +41,20 @@ _GROUPS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class DownstreamConfig(RunConfig):
+class DownstreamConfig(PaperConfig):
     """Settings of the comparison."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        "paper": {
-            "network": "paper",
-            "spheres": 10_000,
-            "test": 1000,
-            "epochs": 100,
-            "batch": 16,
-            "learning_rate": 1e-3,
-            "rows": HEIGHT,
-            "seeds": 1,
-        },
+    PAPER: ClassVar[Mapping[str, Any]] = {
+        "network": "paper",
+        "spheres": 10_000,
+        "test": 1000,
+        "epochs": 100,
+        "batch": 16,
+        "learning_rate": 1e-3,
+        "rows": HEIGHT,
+        "seeds": 1,
     }
 
-    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on two cores, or the paper's own settings")
     discovery: str | None = option(None, "run directory of a discovery whose group to use")
     group: Literal["SO(2)", "O(2)", "C4", "D4"] = option("SO(2)", "the group to use if no discovery is given")
     models: Literal["all", "plain", "C4", "C8", "group"] = option("all", "which networks to train")

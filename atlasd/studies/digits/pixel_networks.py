@@ -51,7 +51,7 @@ def pixel_network(plan: Plan, group: Group | None, kind: FieldType | str, genera
     Arguments:
         plan: The shape; widths are rounded to whole fields.
         group: The group, or `None` for plain convolutions.
-        kind: How the channels between the layers turn.
+        kind: How the channels between the layers transform.
         generator: Source of the initial weights.
     """
     fields = None if group is None else resolve(kind, group)
@@ -62,7 +62,7 @@ def pixel_network(plan: Plan, group: Group | None, kind: FieldType | str, genera
     for i, (a, b) in enumerate(pairwise(widths), start=1):
         first, last = i == 1, i == len(widths) - 1
         dilation = 2 if i in plan.dilated else 1
-        # Six pixels at every second place lie evenly about the centre: half the resolution, and turns stay exact.
+        # Six pixels at every second place lie evenly about the centre: half the resolution, and rotations stay exact.
         kernel, stride = (6, 2) if plan.halve and first else (5, 1)
         if group is None or fields is None:
             layers.append(_plain(a, b, kernel, stride, 2 * dilation, dilation, generator))

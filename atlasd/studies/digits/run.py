@@ -1,4 +1,4 @@
-"""Digits on a sphere: each one may be turned by itself, and the sphere as a whole may not."""
+"""Digits on a sphere: each one may be rotated by itself, and the sphere as a whole may not."""
 
 from __future__ import annotations
 
@@ -26,38 +26,35 @@ from atlasd.prediction.train import Schedule
 from atlasd.runtime.allocation import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.config import PaperConfig, option, tolerance_option
 from atlasd.studies.digits.data import BACKGROUND, CENTRES, CLASSES, HEIGHT, RADIUS, WIDTH, SphereDigits, sphere_mnist
 from atlasd.studies.heat.run import span_angle
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.sphere import find_on_sphere
+from atlasd.studies.searches import gradient_search
 
 
 @dataclass(frozen=True, kw_only=True)
-class SphereMnistConfig(RunConfig):
+class SphereMnistConfig(PaperConfig):
     """Settings of the experiment with digits on a sphere."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        "paper": {
-            "samples": 10_000,
-            "search": "gradient",
-            "published": True,
-            "tandem": True,
-            "wide": True,
-            "skips": False,
-            "fit_epochs": 20,
-            "epochs": 20,
-            "learning_rate": 1e-3,
-            "spread": 1.0,
-        },
+    PAPER: ClassVar[Mapping[str, Any]] = {
+        "samples": 10_000,
+        "search": "gradient",
+        "published": True,
+        "tandem": True,
+        "wide": True,
+        "skips": False,
+        "fit_epochs": 20,
+        "epochs": 20,
+        "learning_rate": 1e-3,
+        "spread": 1.0,
     }
 
-    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on one core, or the paper's own settings")
     samples: int = option(20_000, "spheres", least=50)
-    rotate: float = option(60.0, "largest random turn of a digit, in degrees", least=0, most=180)
+    rotate: float = option(60.0, "largest random rotation of a digit, in degrees", least=0, most=180)
     scale: float = option(1.0, "largest random enlargement of a digit", least=1, most=4)
     projection: Literal["equirectangular", "orthographic", "gnomonic", "equidistant"] = option(
         "equirectangular", "projection of the charts; the digits are flat in the first"
@@ -134,14 +131,14 @@ def digit_atlas(projection: Projection = "equirectangular") -> Atlas:
 
 
 def pictures(x: Tensor, atlas: Atlas, algebra: LieAlgebra, *, seed: int, rotation: Tensor | None = None) -> Tensor:
-    """A sphere as it is, after turns of each chart by itself, and after a turn of the whole.
+    """A sphere as it is, after rotations of each chart by itself, and after a rotation of the whole.
 
     Arguments:
         x: One sphere, with shape `(1, 1, H, W)`.
         atlas: Charts that do not overlap.
         algebra: What was found; without generators the second picture is the first.
-        seed: Seed of the turns.
-        rotation: The turn of the whole, `(3, 3)`; by default 60 degrees about a random axis.
+        seed: Seed of the rotations.
+        rotation: The rotation of the whole, `(3, 3)`; by default 60 degrees about a random axis.
 
     Returns:
         Three fields, with shape `(3, H, W)`.
@@ -178,19 +175,8 @@ def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
         generators = None if config.generators == "auto" else config.generators
         return SpectralSearch(generators=generators, samples=config.search_samples, derivatives=False)
-    settings: dict[str, Any] = {
-        "generators": config.generators,
-        "growth": config.growth,
-        "loss": "cross_entropy",
-        "steps": config.batches,
-        "epochs": config.epochs,
-        "learning_rate": config.learning_rate,
-        "spread": config.spread,
-        "tandem": config.tandem,
-    }
-    if config.published:
-        return GradientSearch.published(charts=config.pooled, **settings)
-    return GradientSearch(**settings)
+    names = ("generators", "growth", "epochs", "learning_rate", "spread", "tandem")
+    return gradient_search(config, names, {"charts": config.pooled}, loss="cross_entropy", steps=config.batches)
 
 
 def _global_rotation(data: SphereDigits, config: SphereMnistConfig, seed: int, progress: Progress) -> Tensor | None:
@@ -207,7 +193,7 @@ def _global_rotation(data: SphereDigits, config: SphereMnistConfig, seed: int, p
 
 
 def _metrics(found: Discovery, data: SphereDigits) -> dict[str, Any]:
-    """Distance from so(2) and from scaling, and how far turns were seen to hold."""
+    """Distance from so(2) and from scaling, and how far rotations were seen to hold."""
     scaling = LieAlgebra(torch.eye(2, dtype=torch.float64)[None])
     extents = [d.extent for d in found.verdict.directions if d.extent is not None]
     return {

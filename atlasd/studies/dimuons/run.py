@@ -81,7 +81,7 @@ def beam_algebra() -> LieAlgebra:
     r"""The exact algebra of :math:`|p_{t1}| + |p_{t2}|`, of dimension 9.
 
     A matrix keeps the length of every transverse momentum if and only if its rows of px and py are (0, R, 0) with R
-    orthogonal. The rows of E and pz are free, since nothing feels them: a turn about the beam, and eight directions
+    orthogonal. The rows of E and pz are free, since nothing feels them: a rotation about the beam, and eight directions
     that only change what E and pz become. The boost along the beam is one of them.
     """
     basis = torch.zeros(9, 4, 4, dtype=torch.float64)
@@ -93,11 +93,11 @@ def beam_algebra() -> LieAlgebra:
 
 
 def seen_algebra() -> LieAlgebra:
-    """What events can show of it: the turn about the beam and the boost along it.
+    """What events can show of it: the rotation about the beam and the boost along it.
 
     Muons are all but massless: their momenta lie on the light cone, where the square of pt is also that of E less
-    that of pz. Only motions that keep the cone can be tested, and of the Lorentz group and the scaling these two
-    leave pt as it is.
+    that of pz. Only transformations that keep the cone can be tested, and of the Lorentz group and the scaling these
+    two leave pt as it is.
     """
     basis = torch.zeros(2, 4, 4, dtype=torch.float64)
     basis[0, 1, 2], basis[0, 2, 1] = -1.0, 1.0
@@ -106,11 +106,11 @@ def seen_algebra() -> LieAlgebra:
 
 
 def _beam_metrics(found: Discovery) -> dict[str, Any]:
-    """Whether the turn about the beam was found, and how far what was found lies from what is true."""
+    """Whether the rotation about the beam was found, and how far what was found lies from what is true."""
     metrics: dict[str, Any] = {
         "group": found.group.name,
         "dimension": found.group.dimension,
-        "cosets": found.group.order,
+        "cosets": found.group.components,
     }
     if found.group.dimension:
         metrics["angle_deg"] = math.degrees(float(found.algebra.angles(seen_algebra()).max()))

@@ -23,58 +23,50 @@ from atlasd.prediction.predictor import PredictorSpec
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.config import SearchConfig, option
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
+from atlasd.studies.searches import coset_search, gradient_search
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeatConfig(RunConfig):
+class HeatConfig(SearchConfig):
     """Settings of the heat experiment."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        "paper": {
-            "samples": 10_000,
-            "search": "gradient",
-            "published": True,
-            "tandem": True,
-            "predictor": "conv",
-            "epochs": 10,
-            "robust": False,
-            "spread": 1.0,
-            "learning_rate": 1e-3,
-            "cosets": "gradient",
-            "starts": 16,
-            "top": 8,
-        },
+    PAPER: ClassVar[Mapping[str, Any]] = {
+        "samples": 10_000,
+        "search": "gradient",
+        "published": True,
+        "tandem": True,
+        "predictor": "conv",
+        "epochs": 10,
+        "robust": False,
+        "spread": 1.0,
+        "learning_rate": 1e-3,
+        "cosets": "gradient",
+        "starts": 16,
+        "top": 8,
     }
 
     IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
-        ("similarity", "cosine"): {"search": "gradient"},
-        ("generators", "auto"): {"search": "gradient"},
-        ("normalize", False): {"cosets": "gradient"},
+        **SearchConfig.IMPLIES,
         # Eight waves at random directions differ more from field to field than two along the axes.
         ("initial", "isotropic"): {"samples": 2000},
     }
 
-    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on two cores, or the paper's own settings")
     atlas: Literal["nineteen", "three", "sheared", "shadow"] = option(
         "nineteen", "charts; in sheared, one of three is sheared; in shadow, a twentieth lies over the block"
     )
     initial: Literal["separable", "isotropic"] = option("separable", "initial fields: the paper's, or plane waves")
     samples: int = option(1000, "simulated fields; 2000 of plane waves, unless given", least=8)
     steps: int = option(50, "steps of the simulator", least=1)
-    search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
-    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
     tandem: bool = option(False, "train predictors with the generators in the gradient search")
     pooled: Literal["sum", "mean"] = option(
         "sum", "charts in a published search: summed, as in the text, or averaged: growth counts once for each"
     )
     predictor: Literal["stencil", "conv"] = option("stencil", "what is fitted to each chart")
     generators: int | Literal["auto"] = option(1, "generators of the gradient search", least=1)
-    similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
     growth: float = option(0.1, "growth factor of the gradient search", least=0)
     growth_limit: float | None = option(1.0, "growth limit of the gradient search", least=0)
     clip: Literal["norm", "entries"] = option("norm", "what the growth limit is held against, in a published search")
@@ -85,11 +77,7 @@ class HeatConfig(RunConfig):
     learning_rate: float = option(3e-2, "learning rate of the gradient search", least=1e-12)
     spread: float = option(1.5, "spread of the coefficients eta in the gradient search; 1 in the paper", least=1e-6)
     robust: bool = option(True, "weigh charts by their signal to noise in the gradient search")
-    cosets: Literal["normalizer", "gradient"] = option("normalizer", "search for cosets")
-    starts: int = option(64, "random starts of the coset search", least=1)
     top: int = option(16, "most components that are kept", least=1)
-    normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
-    tolerance: float = tolerance_option()
 
 
 CONFIG = HeatConfig
@@ -123,31 +111,13 @@ def run(config: HeatConfig, seed: int, progress: Progress) -> tuple[Discovery, E
 def _search(config: HeatConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
         return SpectralSearch()
-    settings: dict[str, Any] = {
-        "generators": config.generators,
-        "growth": config.growth,
-        "growth_limit": config.growth_limit,
-        "similarity": config.similarity,
-        "weight": config.weight,
-        "steps": config.batches,
-        "epochs": config.epochs,
-        "batch": config.batch,
-        "learning_rate": config.learning_rate,
-        "spread": config.spread,
-        "robust": config.robust,
-        "tandem": config.tandem,
-    }
-    if config.published:
-        return GradientSearch.published(clip=config.clip, charts=config.pooled, **settings)
-    return GradientSearch(**settings)
+    names = ("generators", "growth", "growth_limit", "similarity", "weight", "epochs", "batch", "learning_rate")
+    published = {"clip": config.clip, "charts": config.pooled}
+    return gradient_search(config, (*names, "spread", "robust", "tandem"), published, steps=config.batches)
 
 
 def _cosets(config: HeatConfig) -> CosetSearch:
-    if config.published and config.cosets == "gradient":
-        return CosetSearch.published(
-            starts=config.starts, top=config.top, normalize=config.normalize, epochs=config.epochs or 10
-        )
-    return CosetSearch(method=config.cosets, starts=config.starts, top=config.top, normalize=config.normalize)
+    return coset_search(config, epochs=config.epochs or 10)
 
 
 def _predictor(config: HeatConfig) -> PredictorSpec:
@@ -167,7 +137,7 @@ def _metrics(found: Discovery) -> dict[str, Any]:
         "proposed_angle_deg": None if proposed is None else span_angle(LieAlgebra(proposed), so(2)),
         "proposed_cosets": None if elements is None else len(elements),
         "dimension": found.group.dimension,
-        "cosets": found.group.order,
+        "cosets": found.group.components,
         "group": found.group.name,
         "outliers": [k for k, c in enumerate(found.charts) if c.outlier],
     }

@@ -38,7 +38,7 @@ from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import located
-from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.config import PaperConfig, option, tolerance_option
 from atlasd.studies.jets.data import find_jets, jet_count, read_jets
 from atlasd.studies.jets.run import jet_moments
 from atlasd.studies.paper_figures import paper_figures
@@ -54,25 +54,21 @@ _LEADING = 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopTaggingDownstreamConfig(RunConfig):
+class TopTaggingDownstreamConfig(PaperConfig):
     """Settings of the comparison of taggers."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        "paper": {
-            "train": 1_200_000,
-            "test": 404_000,
-            "constituents": 200,
-            "hidden": 72,
-            "layers": 6,
-            "dropout": 0.2,
-            "epochs": 35,
-            "batch": 32,
-            "learning_rate": 3e-4,
-        },
+    PAPER: ClassVar[Mapping[str, Any]] = {
+        "train": 1_200_000,
+        "test": 404_000,
+        "constituents": 200,
+        "hidden": 72,
+        "layers": 6,
+        "dropout": 0.2,
+        "epochs": 35,
+        "batch": 32,
+        "learning_rate": 3e-4,
     }
 
-    preset: Literal["cpu", "paper"] = option("cpu", "defaults: minutes on two cores, or the paper's own settings")
     jets: str | None = option(None, "file of jets; by default the reference set, else jets_pythia.npz in ATLASD_DATA")
     invalid: Literal["raise", "drop"] = option("raise", "jets without constituents or with negative energies")
     discovery: str | None = option(None, "run directory of a discovery, whose metric AtlasGNN takes; else made anew")

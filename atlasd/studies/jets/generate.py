@@ -79,7 +79,7 @@ def generate_jets(
         seed: Seed of all randomness; the same jets for any number of workers.
         workers: Processes.
         shard: Jets that one process makes at a time, and keeps.
-        progress: Who is told how far it is.
+        progress: Progress display.
     """
     path, settings = Path(path), settings or JetSettings()
     if min(count, workers, shard) < 1:

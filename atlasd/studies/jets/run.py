@@ -26,7 +26,7 @@ from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import located
-from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.config import SearchConfig, option
 from atlasd.studies.jets.data import load_jets
 from atlasd.studies.lorentz import (
     MINKOWSKI,
@@ -37,42 +37,34 @@ from atlasd.studies.lorentz import (
 )
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
+from atlasd.studies.searches import coset_search, gradient_search
 
 _SMALL = 0.05
-"""Spread of the motions of the gradient search: a label is another one where a momentum is off by some per cent."""
+"""Spread in the gradient search: a label is another one where a momentum is off by some per cent."""
 _UNIT = 0.05
 """Unit of growth and weight of the gradient search."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopTaggingConfig(RunConfig):
+class TopTaggingConfig(SearchConfig):
     """Settings of the top-tagging experiment."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        "paper": {
-            "search": "gradient",
-            "published": True,
-            "predictor": "mlp",
-            "samples": None,
-            "epochs": 10,
-            "search_epochs": 10,
-            "batch": 16,
-            "learning_rate": 1e-3,
-            "spread": 1.0,
-            "growth_limit": None,
-            "cosets": "gradient",
-            "starts": 64,
-            "top": 16,
-        },
+    PAPER: ClassVar[Mapping[str, Any]] = {
+        "search": "gradient",
+        "published": True,
+        "predictor": "mlp",
+        "samples": None,
+        "epochs": 10,
+        "search_epochs": 10,
+        "batch": 16,
+        "learning_rate": 1e-3,
+        "spread": 1.0,
+        "growth_limit": None,
+        "cosets": "gradient",
+        "starts": 64,
+        "top": 16,
     }
 
-    IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
-        ("similarity", "cosine"): {"search": "gradient"},
-        ("normalize", False): {"cosets": "gradient"},
-    }
-
-    preset: Literal["cpu", "paper"] = option("cpu", "defaults: a minute on one core, or the paper's own settings")
     file: str | None = option(None, "jets: .h5 of the reference set's form, or .npz; found by itself by default")
     samples: int | None = option(30_000, "jets that are read, all if none", least=100)
     constituents: int = option(30, "leading constituents", least=1)
@@ -80,24 +72,17 @@ class TopTaggingConfig(RunConfig):
     labels: Literal["true", "shuffled"] = option("true", "shuffled is a control: nothing is to be found")
     predictor: Literal["moments", "deepsets", "mlp"] = option("moments", "what is fitted")
     epochs: int = option(6, "passes over the jets", least=1)
-    search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
     generators: int = option(7, "generators of the gradient search", least=1)
-    similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
     weight: float = option(0.1, "weight of the similarity term", least=0)
     growth: float = option(1.0, "growth factor of the gradient search", least=0)
     growth_limit: float | None = option(1.0, "growth limit of the gradient search", least=0)
-    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
     batches: int = option(4000, "batches of the gradient search, unless search_epochs is given", least=1)
     search_epochs: int | None = option(None, "passes of the gradient search over the jets", least=1)
     batch: int = option(64, "batch of the gradient search", least=1)
     learning_rate: float = option(5e-3, "learning rate of the gradient search", least=1e-12)
     spread: float = option(_SMALL, "spread of the coefficients eta in the gradient search; 1 in the paper", least=1e-6)
-    cosets: Literal["normalizer", "gradient"] = option("normalizer", "search for cosets")
     coset_epochs: int = option(3, "passes of a published coset search over the jets", least=1)
-    starts: int = option(64, "random starts of the coset search", least=1)
     top: int = option(64, "most components that are kept", least=1)
-    normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
-    tolerance: float = tolerance_option()
 
 
 CONFIG = TopTaggingConfig
@@ -145,28 +130,17 @@ def _labels(y: Tensor, config: TopTaggingConfig, seed: int) -> Tensor:
 def _search(config: TopTaggingConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
         return SpectralSearch()
-    settings: dict[str, Any] = {
-        "generators": config.generators,
-        "similarity": config.similarity,
-        "growth_limit": config.growth_limit,
-        "steps": config.batches,
-        "epochs": config.search_epochs,
-        "batch": config.batch,
-        "spread": config.spread,
-        "learning_rate": config.learning_rate,
-    }
-    if config.published:
-        return GradientSearch.published(loss="cross_entropy", weight=config.weight, growth=config.growth, **settings)
     # The error of probabilities has an upper end, which the cross-entropy of the paper has not: growth and weight
     # count in small units, or large generators would pay whatever they do to the labels.
-    return GradientSearch(weight=_UNIT * config.weight, growth=_UNIT * config.growth, **settings)
+    unit = 1.0 if config.published else _UNIT
+    names = ("generators", "similarity", "growth_limit", "batch", "spread", "learning_rate")
+    more: dict[str, Any] = {"steps": config.batches, "epochs": config.search_epochs}
+    more |= {"weight": unit * config.weight, "growth": unit * config.growth}
+    return gradient_search(config, names, {"loss": "cross_entropy"}, **more)
 
 
 def _cosets(config: TopTaggingConfig) -> CosetSearch:
-    settings: dict[str, Any] = {"starts": config.starts, "top": config.top, "normalize": config.normalize}
-    if config.published and config.cosets == "gradient":
-        return CosetSearch.published(loss="cross_entropy", epochs=config.coset_epochs, batch=config.batch, **settings)
-    return CosetSearch(method=config.cosets, **settings)
+    return coset_search(config, loss="cross_entropy", epochs=config.coset_epochs, batch=config.batch)
 
 
 def jet_moments(epochs: int) -> MomentPredictor:

@@ -37,7 +37,8 @@ class DatasetAccessor:
         from atlasd.data.files import DataFile
         from atlasd.runtime.progress import Silent, Terminal
         from atlasd.studies.config import configure
-        from atlasd.studies.own_data.run import OwnConfig, answer
+        from atlasd.studies.own_data.run import answer
+        from atlasd.studies.own_data.settings import OwnConfig
 
         progress = options.pop("progress", True)
         names = {"input": ",".join(inputs), "target": target if isinstance(target, str) else ",".join(target)}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "OwnConfig", "run"]
+__all__ = ["CONFIG", "run"]
 
 import re
 import shlex
 import time
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,55 +20,18 @@ from atlasd.data.variables import Choice, choose
 from atlasd.data.vector_channels import Mixing, find_pairs
 from atlasd.discovery.discover import discover
 from atlasd.discovery.flow import discover_flow
+from atlasd.discovery.representations import discover_representation
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.targets import Targets
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction
+from atlasd.geometry.affine import AffineAction
 from atlasd.runtime.executor import all_cores
 from atlasd.runtime.progress import Progress, tell
 from atlasd.runtime.stages import located
-from atlasd.studies.config import RunConfig, option, tolerance_option
 from atlasd.studies.own_data.charts import NOT_LINEAR, Placement, place_charts, plan_charts, slowness
+from atlasd.studies.own_data.settings import OwnConfig
 from atlasd.studies.record import Extras
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnConfig(RunConfig):
-    """Settings of `atlasd discover`."""
-
-    MANY: ClassVar[bool] = True
-
-    file: str = option("", "the data")
-    second: str = option("", "a second file, such as the targets of a pair of npy files")
-    input: str = option("", "variables of the input, separated by commas; guessed if empty")
-    target: str = option("", "variables of the target, separated by commas; guessed if empty")
-    tokens: str = option("", "columns of each vector of a set, vectors separated by semicolons")
-    charts: str = option("auto", "auto, grid, whole, sphere:K or centres such as 64,19;86,19")
-    in_radius: int | None = option(None, "half the width of input patches in pixels", least=1)
-    out_radius: int | None = option(None, "half the width of output patches in pixels", least=1)
-    vectors: str = option("auto", "channels that are components of a vector: auto, none or u,v;bx,by")
-    targets: Literal["auto", "move", "fixed"] = option("auto", "whether targets transform with the inputs or are fixed")
-    ahead: int = option(0, "the target is taken that many samples after the input", least=0)
-    task: Literal["auto", "values", "classes"] = option("auto", "whether the target holds values or classes")
-    nan: Literal["auto", "refuse", "mask"] = option("auto", "refuse missing values, or leave them out; auto in tables")
-    duplicates: Literal["refuse", "drop"] = option("refuse", "refuse many copies, or leave them out")
-    samples: int = option(0, "most samples used; 0 for 1000 fields or 30000 vectors", least=0)
-    flow: bool = option(False, "whether the data are states, and the target their velocities or the next states")
-    tolerance: float = tolerance_option()
-    budget: str = option("", "time after which nothing new is begun, such as 90s or 2min; none if empty")
-
-    def words(self, name: str, seed: int) -> list[str]:
-        """The same as options of `atlasd discover`."""
-        changes = self.changes()
-        words = ["discover", *(str(changes.pop(k)) for k in ("file", "second") if k in changes), "--seed", str(seed)]
-        for key, value in changes.items():
-            words += [f"--{key.replace('_', '-')}", *([] if value is True else [str(value)])]
-        return words
-
-    def title(self, name: str) -> str:
-        """The name of the file without its endings."""
-        return Path(self.file).name.split(".")[0] or name
-
 
 CONFIG = OwnConfig
 
@@ -88,6 +50,8 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
     raw = data
     sphere = config.charts.startswith("sphere")
     action, data, pairs = _action(data, config.vectors, sphere, config.targets)
+    if config.translations:
+        action = _with_translations(action, data)
     budget, slow = parse_time(config.budget) if config.budget else None, slowness()
     free = None if budget is None else budget / slow
     placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs, free)
@@ -98,17 +62,20 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
             progress.say(line)
     placed = place_charts(data, placement, seed, progress)
     with all_cores(len(chart_blocks(len(placed.atlas))) if placed.atlas is not None else 1):
-        found = discover(
-            data.x,
-            data.y,
-            atlas=placed.atlas,
-            action=action,
-            rho_out=_asked(config.targets, data, action),
-            tolerance=config.tolerance,
-            budget=None if budget is None else max(budget - (time.monotonic() - started), 1.0),
-            seed=seed,
-            device=config.device,
-            progress=progress,
+        shared: dict[str, Any] = {"atlas": placed.atlas, "tolerance": config.tolerance, "seed": seed}
+        found = (
+            _with_channels_found(data, progress, shared)
+            if config.vectors == "find"
+            else discover(
+                data.x,
+                data.y,
+                **shared,
+                action=action,
+                rho_out=_asked(config.targets, data, action),
+                budget=None if budget is None else max(budget - (time.monotonic() - started), 1.0),
+                device=config.device,
+                progress=progress,
+            )
         )
     if not data.is_field and data.x.ndim == 2 and len(choice.inputs) == data.x.shape[1] > 1:
         found = replace(found, config={**found.config, "axes": [v.name for v in choice.inputs]})
@@ -202,6 +169,10 @@ def _action(
     data: OwnData, vectors: str, sphere: bool, targets: str = "auto"
 ) -> tuple[Action | None, OwnData, tuple[tuple[int, int], ...]]:
     """How matrices move the channels, the data in units of their own size, and the pairs that charts must turn."""
+    if vectors == "find":
+        if data.x.ndim != 4 or data.y.ndim != 4 or sphere:
+            raise InputError("--vectors find needs 2-D fields with values, in the plane; leave it out.")
+        return None, data, ()
     pairs_in, pairs_out = (find_pairs(names, vectors) for names in (data.inputs, data.targets))
     if targets == "fixed":
         pairs_out = ()
@@ -233,6 +204,22 @@ def _action(
     rho_in = Mixing(data.x.shape[1], pairs_in, up) if pairs_in else None
     rho_out = Mixing(data.y.shape[1], pairs_out, up) if pairs_out else None
     return GridAction(rho_in=rho_in, rho_out=rho_out), data, ()
+
+
+def _with_translations(action: Action | None, data: OwnData) -> Action:
+    """The action with translations: of vectors, or of fields on a grid."""
+    if not data.is_field:
+        return AffineAction()
+    if isinstance(action, GridAction):
+        return replace(action, translations=True)
+    return GridAction(dimensions=data.x.ndim - 2, translations=True)
+
+
+def _with_channels_found(data: OwnData, progress: Progress, shared: dict[str, Any]) -> Discovery:
+    """The discovery with the mixing of channels that makes the map commute with rotations."""
+    found = discover_representation(data.x, data.y, progress=progress, **shared)
+    verdict = found.symmetries.verdict
+    return replace(found.symmetries, verdict=replace(verdict, reason=f"{verdict.reason} {found.reason}"))
 
 
 def _possible(field: torch.Tensor) -> tuple[tuple[int, int], ...]:

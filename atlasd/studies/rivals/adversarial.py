@@ -156,7 +156,7 @@ def play(
         discriminator: Gives log-odds for pairs.
         span: Matrices `(m, n, n)` whose combinations the generators may be.
         generator: The source of randomness.
-        progress: Who is told how far it is.
+        progress: Progress display.
     """
     weights = (game.start * torch.randn(game.generators, len(span), generator=generator)).requires_grad_()
     against = torch.optim.Adam(discriminator.parameters(), lr=game.discriminator_rate)

@@ -113,7 +113,8 @@ def ask_data(
         whole: Whether LieGAN is given whole fields, and charts serve the verdict only.
         options: `atlas`, `action` and `predictor`, as in `discover`, for the verdict.
     """
-    found = search.find_in_data(x, y, atlas=None if whole else options.get("atlas"), seed=seed)
+    charts = None if whole else options.get("atlas")
+    found = search.find_in_data(x, y, atlas=charts, action=options.get("action"), seed=seed)
 
     def left() -> Tensor:
         problem, _ = prepare(*(judged or (x, y)), seed=seed, progress=Silent(), **options)

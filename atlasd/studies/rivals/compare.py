@@ -14,11 +14,21 @@ Seconds are those of the processor, in one thread: what else the machine does me
 
 from __future__ import annotations
 
-__all__ = ["OURS", "Answer", "CompareConfig", "Contest", "Method", "Table", "find_contest", "run_contest"]
+__all__ = [
+    "OURS",
+    "Answer",
+    "CompareConfig",
+    "Contest",
+    "Method",
+    "Table",
+    "Task",
+    "find_contest",
+    "perform",
+    "run_contest",
+]
 
 import difflib
 import importlib
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,8 +38,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from atlasd.algebra.invariants import metric, metric_cosine
-from atlasd.algebra.lie import LieAlgebra
+from atlasd.algebra.structure import orthonormal_rows
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.runtime.device import on_device
@@ -38,14 +47,19 @@ from atlasd.runtime.pool import process_pool
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.stages import current_stages, without_stages
 from atlasd.studies.config import Config, RunConfig, option, tolerance_option
+from atlasd.studies.rivals.measures import Measure
 
 OURS = "atlasd"
-Measure = Literal["error_deg", "metric_cosine"]
 CONTESTS: Mapping[str, str] = {
     "heat": "atlasd.studies.rivals.compare_heat",
     "dimuons": "atlasd.studies.rivals.compare_dimuons",
     "top-tagging": "atlasd.studies.rivals.compare_jets",
     "sphere-mnist": "atlasd.studies.rivals.compare_sphere",
+    "affine": "atlasd.studies.rivals.compare_affine",
+    "cubic": "atlasd.studies.rivals.compare_cubic",
+    "sector": "atlasd.studies.rivals.compare_sector",
+    "flows": "atlasd.studies.rivals.compare_flows",
+    "two-body": "atlasd.studies.rivals.compare_two_body",
 }
 
 
@@ -60,6 +74,8 @@ class Answer:
         confirm: How many generators pass our verdict; asked after the clock has stopped.
         note: One remark for the table.
         judged: The generators that our verdict leaves of them, `(j, n, n)`; asked after the clock has stopped.
+        more: Generators of further parts, where the data of a task are several systems.
+        figures: Further columns of the table; asked after the clock has stopped.
     """
 
     basis: Tensor
@@ -68,6 +84,18 @@ class Answer:
     confirm: Callable[[], int] | None = None
     note: str = ""
     judged: Callable[[], Tensor] | None = None
+    more: tuple[Tensor, ...] = ()
+    figures: Callable[[], Mapping[str, Any]] | None = None
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """The generators of every part of the data."""
+        return (self.basis, *self.more)
+
+    @property
+    def dimension(self) -> int:
+        """Number of independent generators, over all parts."""
+        return sum(len(orthonormal_rows(part.detach().double().flatten(1), 3e-7)) for part in self.parts)
 
     @classmethod
     def of(cls, discovery: Discovery) -> Answer:
@@ -98,40 +126,29 @@ class Contest:
         name: What to write after `atlasd compare`.
         config: The class of its settings; it has `samples`.
         measure: How answers are compared with the truth.
-        truth: The algebra that is there.
         data: Makes the data from settings, a seed, and whether they are the negative control.
         methods: By name, all with the same predictors; ours is `atlasd`.
         control: What the negative control is, in words.
         paper: What the paper reports of each method.
         growing: Methods whose memory is also measured with a quarter and a half of the samples.
         published: By name, each with the predictors and settings of its own paper.
+        reported: What the authors of a method report of this task, by the method's name.
     """
 
     name: str
     config: type[Config]
     measure: Measure
-    truth: LieAlgebra
     data: Callable[[Any, int, bool], Any]
     methods: Mapping[str, Method]
     control: str
     paper: Mapping[str, Any] = field(default_factory=dict)
     growing: tuple[str, ...] = ()
     published: Mapping[str, Method] = field(default_factory=dict)
+    reported: Mapping[str, str] = field(default_factory=dict)
 
     def method(self, name: str, published: bool) -> Method:
         """The method of that name, of the first table or of the second."""
         return (self.published if published else self.methods)[name]
-
-    def error(self, answer: Answer) -> float:
-        """Degrees between the spans, 90 where dimensions differ; or the cosine of the metrics, 0 without one."""
-        found = LieAlgebra(answer.basis)
-        if self.measure == "metric_cosine":
-            if not found.dimension:
-                return 0.0
-            return metric_cosine(metric(found).form, metric(self.truth).form)
-        if found.size != self.truth.size:
-            return 90.0
-        return math.degrees(math.asin(min(found.distance(self.truth), 1.0)))
 
 
 @dataclass(frozen=True)
@@ -173,7 +190,7 @@ def find_contest(name: str) -> Contest:
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     """One method on one set of data, in a process of its own."""
 
     contest: str
@@ -200,7 +217,7 @@ def run_contest(
         contest: What is compared.
         config: Its settings.
         seed: The seed of the data and of every method.
-        progress: Who is told how far it is.
+        progress: Progress display.
         methods: Some of the methods; all by default.
         keep: Where our own discovery is saved.
     """
@@ -216,11 +233,14 @@ def run_contest(
         settings = " as published" if published else ""
         progress.say(f"{name}{settings} on {contest.name}")
         kept = keep if name == OURS and not published else None
-        done = _kept(_Task(contest.name, name, config, seed, keep=kept, published=published))
+        done = _kept(Task(contest.name, name, config, seed, keep=kept, published=published))
         progress.say(f"{name}{settings} on the negative control: {contest.control}")
-        empty = _kept(_Task(contest.name, name, config, seed, control=True, published=published))
-        claims, confirmed = empty["dimension"] + empty["components"] - 1, empty["confirmed"]
-        rows.append({"name": name, **done, "false_claims": claims, "false_confirmed": confirmed})
+        empty = _kept(Task(contest.name, name, config, seed, control=True, published=published))
+        # A task may say itself which claims are false.
+        claims = empty.get("false", empty["dimension"] + empty["components"] - 1)
+        confirmed = empty["confirmed"]
+        reported = {"reported": contest.reported.get(name)} if contest.reported else {}
+        rows.append({"name": name, **done, "false_claims": claims, "false_confirmed": confirmed, **reported})
     first = rows[: len(names)]
     memory = [row for name in names if name in contest.growing for row in _growth(contest, name, config, seed, first)]
     ours = next((r for r in first if r["name"] == OURS), None)
@@ -240,7 +260,7 @@ def _growth(contest: Contest, name: str, config: Config, seed: int, rows: list[d
                 smaller = replace(config, samples=samples)  # type: ignore[call-arg]
             except InputError:
                 continue
-            row = _kept(_Task(contest.name, name, smaller, seed))
+            row = _kept(Task(contest.name, name, smaller, seed))
         measured.append({"name": name, "samples": samples, **{k: row[k] for k in ("peak_mb", "working_mb")}})
     return measured
 
@@ -261,8 +281,7 @@ def _with_ratios(contest: Contest, row: dict[str, Any], ours: dict[str, Any] | N
         return row
 
     def miss(r: dict[str, Any]) -> float:
-        value: float = r[contest.measure]
-        return max(1 - value if contest.measure == "metric_cosine" else value, 1e-9)
+        return max(contest.measure.miss(r[contest.measure.name]), 1e-9)
 
     return {
         **row,
@@ -272,7 +291,7 @@ def _with_ratios(contest: Contest, row: dict[str, Any], ours: dict[str, Any] | N
     }
 
 
-def _kept(task: _Task) -> dict[str, Any]:
+def _kept(task: Task) -> dict[str, Any]:
     """What a task gave before the comparison was interrupted, or gives now."""
 
     def work() -> dict[str, Any]:
@@ -285,13 +304,13 @@ def _kept(task: _Task) -> dict[str, Any]:
     return current_stages().do(f"{name} on {what}, {size} samples", work)
 
 
-def _alone(task: _Task) -> dict[str, Any]:
+def _alone(task: Task) -> dict[str, Any]:
     """Runs a task in a fresh process: nothing that another method left behind counts."""
     with process_pool(1) as pool:
         return pool.submit(perform, task).result()
 
 
-def perform(task: _Task) -> dict[str, Any]:
+def perform(task: Task) -> dict[str, Any]:
     """Makes the data, asks the method, and measures."""
     torch.set_num_threads(1)
     contest = find_contest(task.contest)
@@ -303,17 +322,16 @@ def perform(task: _Task) -> dict[str, Any]:
         answer = contest.method(task.method, task.published)(data, task.config, task.seed)
     wall, seconds = time.perf_counter() - started, time.process_time() - worked
     peak = peak_megabytes()
-    dimension = LieAlgebra(answer.basis).dimension
+    measure, dimension = contest.measure, answer.dimension
     left = answer.basis if answer.judged is None else answer.judged()
     confirmed = len(left) if answer.judged is not None else dimension if answer.confirm is None else answer.confirm()
     if task.keep is not None and answer.discovery is not None:
         answer.discovery.save(task.keep)
-    digits = 9 if contest.measure == "metric_cosine" else 4
     after = {}
     if answer.judged is not None:
-        after = {"after_verdict": round(contest.error(Answer(left)), digits) if len(left) else None}
+        after = {"after_verdict": round(measure((left,), data), measure.digits) if len(left) else None}
     return {
-        contest.measure: round(contest.error(answer), digits),
+        measure.name: round(measure(answer.parts, data), measure.digits),
         **after,
         "dimension": dimension,
         "components": answer.components,
@@ -322,5 +340,6 @@ def perform(task: _Task) -> dict[str, Any]:
         "wall_seconds": round(wall, 2),
         "peak_mb": round(peak, 1),
         "working_mb": round(max(peak - before, 0.0), 1),
+        **({} if answer.figures is None else answer.figures()),
         **({"note": answer.note} if answer.note else {}),
     }

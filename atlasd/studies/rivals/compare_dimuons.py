@@ -22,6 +22,7 @@ from atlasd.studies.rivals.asking import ask_data, ask_map
 from atlasd.studies.rivals.compare import OURS, Answer, CompareConfig, Contest
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.liegg import LieGG
+from atlasd.studies.rivals.measures import MetricCosine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +106,7 @@ def _play(search: LieGAN, pair: Pair, config: CompareDimuonsConfig, seed: int) -
 CONTEST = Contest(
     name="dimuons",
     config=CompareDimuonsConfig,
-    measure="metric_cosine",
-    truth=so(1, 3),
+    measure=MetricCosine(so(1, 3)),
     data=data,
     methods={OURS: ours, "AtlasD": papers_search, "LieGG": liegg, "LieGAN": liegan},
     published={"AtlasD": papers_own, "LieGG": liegg_own, "LieGAN": liegan_own},

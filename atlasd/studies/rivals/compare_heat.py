@@ -29,6 +29,7 @@ from atlasd.studies.rivals.asking import ask_data, ask_map, ask_tandem
 from atlasd.studies.rivals.compare import OURS, Answer, CompareConfig, Contest
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.liegg import LieGG
+from atlasd.studies.rivals.measures import SpanAngle
 from atlasd.studies.zoo.field_systems import Stencil, apply
 
 _DIRECTIONS = {1: (1.0, 0.2), 2: (0.3, 1.0), 3: (-0.4, 1.0)}
@@ -165,8 +166,7 @@ def _play(search: LieGAN, side: HeatSide, config: CompareHeatConfig, seed: int) 
 CONTEST = Contest(
     name="heat",
     config=CompareHeatConfig,
-    measure="error_deg",
-    truth=so(2),
+    measure=SpanAngle(so(2)),
     data=data,
     methods={OURS: ours, "AtlasD": papers_search, "LieGG": liegg, "LieGAN": liegan},
     published={"AtlasD": papers_own, "LieGG": liegg_own, "LieGAN": liegan_own},

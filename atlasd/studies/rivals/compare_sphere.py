@@ -21,6 +21,7 @@ from atlasd.studies.rivals.asking import ask_map, ask_tandem
 from atlasd.studies.rivals.compare import OURS, Answer, CompareConfig, Contest
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.liegg import LieGG
+from atlasd.studies.rivals.measures import SpanAngle
 from atlasd.studies.rivals.sphere import find_on_sphere
 
 
@@ -105,8 +106,7 @@ def _play(search: LieGAN, side: SphereDigits, seed: int) -> Answer:
 CONTEST = Contest(
     name="sphere-mnist",
     config=CompareSphereConfig,
-    measure="error_deg",
-    truth=so(2),
+    measure=SpanAngle(so(2)),
     data=data,
     methods={OURS: ours, "AtlasD": papers_search, "LieGG": liegg, "LieGAN": liegan},
     published={"AtlasD": papers_own, "LieGAN": liegan_own},

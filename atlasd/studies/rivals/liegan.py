@@ -15,7 +15,7 @@ from atlasd.data.samples import Samples
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.search import Found
 from atlasd.errors import InputError
-from atlasd.geometry.actions import GridAction, VectorAction
+from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
@@ -94,7 +94,14 @@ class LieGAN:
         return self.found(trained)
 
     def find_in_data(
-        self, x: Any, y: Any, *, atlas: Atlas | None = None, seed: int = 0, progress: Progress | None = None
+        self,
+        x: Any,
+        y: Any,
+        *,
+        atlas: Atlas | None = None,
+        action: Action | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
     ) -> Found:
         """Plays the game without a predictor, for those who want no verdict; generators act on the data as given.
 
@@ -102,14 +109,15 @@ class LieGAN:
             x: Inputs, as for `atlasd.discover`.
             y: Targets.
             atlas: Charts; the whole field by default.
+            action: How matrices transform inputs and outputs; outputs are invariant by default.
             seed: Seed of every random stream.
-            progress: Who is told how far it is.
+            progress: Progress display.
         """
         samples = Samples.check(x, y, atlas, minimum=20)
         problem = Problem(
             functions=(_unasked,),
             fold=torch.zeros(len(samples), dtype=torch.long),
-            action=GridAction(dimensions=samples.size) if samples.is_field else VectorAction(),
+            action=action or (GridAction(dimensions=samples.size) if samples.is_field else VectorAction()),
             samples=samples.plain(),
             known=False,
             classes=samples.classes,

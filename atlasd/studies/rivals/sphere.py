@@ -64,7 +64,7 @@ def find_on_sphere(
         search: The settings of the game.
         classes: Number of classes, 0 for regression.
         seed: Seed of every random stream.
-        progress: Who is told how far it is.
+        progress: Progress display.
 
     Returns:
         Generators, with shape `(k, 3, 3)`.

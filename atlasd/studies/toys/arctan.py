@@ -28,11 +28,8 @@ _NEAR_DEG = 20.0
 class ArctanConfig(FunctionConfig):
     """Settings of the arctan experiment."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        # The paper gives the top 24 and no K; twice as many, as for heat and D4.
-        "paper": {"published": True, "cosets": "gradient", "starts": 48, "top": 24},
-    }
+    # The paper gives the top 24 and no K; twice as many, as for heat and D4.
+    PAPER: ClassVar[Mapping[str, Any]] = {"published": True, "cosets": "gradient", "starts": 48, "top": 24}
 
     samples: int = option(4000, "random inputs", least=8)
     top: int = option(24, "most components that are kept", least=1)
@@ -64,7 +61,7 @@ def run(config: ArctanConfig, seed: int, progress: Progress) -> tuple[Discovery,
     metrics = {
         "group": found.group.name,
         "dimension": found.group.dimension,
-        "elements": found.group.order,
+        "elements": found.group.components,
         "identity": any(place == 0 and errors[k] <= _NEAR_DEG for k, place in enumerate(nearest)),
         "half_turn": best is not None,
         "half_turn_deg": None if best is None else errors[best],

@@ -22,7 +22,7 @@ def run(config: FunctionConfig, seed: int, progress: Progress) -> tuple[Discover
     metrics = {
         "group": found.group.name,
         "dimension": found.group.dimension,
-        "elements": found.group.order,
+        "elements": found.group.components,
         "distinct": len(set(nearest)),
         "largest_error_deg": max(errors),
         "errors_deg": errors,

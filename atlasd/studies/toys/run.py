@@ -22,53 +22,33 @@ from atlasd.errors import InputError
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.config import SearchConfig, option
 from atlasd.studies.record import Extras
+from atlasd.studies.searches import coset_search, gradient_search
 from atlasd.studies.toys.functions import Toy, toy, toys
 
 
 @dataclass(frozen=True, kw_only=True)
-class FunctionConfig(RunConfig):
+class FunctionConfig(SearchConfig):
     """Settings of every experiment on a function of vectors."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "cpu": {},
-        "paper": {"published": True, "cosets": "gradient", "starts": 256, "top": 128},
-    }
+    PAPER: ClassVar[Mapping[str, Any]] = {"published": True, "cosets": "gradient", "starts": 256, "top": 128}
 
-    IMPLIES: ClassVar[Mapping[tuple[str, Any], Mapping[str, Any]]] = {
-        ("similarity", "cosine"): {"search": "gradient"},
-        ("generators", "auto"): {"search": "gradient"},
-        ("normalize", False): {"cosets": "gradient"},
-    }
-
-    preset: Literal["cpu", "paper"] = option("cpu", "defaults: seconds on two cores, or the paper's own settings")
     samples: int = option(2000, "random inputs", least=8)
     predictor: Literal["oracle", "mlp"] = option("oracle", "ask the function itself, or a perceptron fitted to it")
-    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
-    search: Literal["spectral", "gradient"] = option("spectral", "closed form, or the paper's algorithm")
     generators: int | Literal["auto"] = option(1, "generators of the gradient search", least=1)
-    similarity: Literal["standard", "cosine"] = option("standard", "how the gradient search keeps generators apart")
-    cosets: Literal["normalizer", "gradient"] = option("normalizer", "search for cosets")
-    starts: int = option(64, "random starts of the coset search", least=1)
     top: int = option(64, "most components that are kept", least=1)
-    normalize: bool = option(True, "keep determinants at 1 or -1 in the gradient search for cosets")
     coset_epochs: int = option(20, "passes of a published coset search; the paper does not say", least=1)
-    tolerance: float = tolerance_option()
 
     def make_search(self) -> SpectralSearch | GradientSearch:
         """The search for generators that is asked for."""
         if self.search == "spectral":
             return SpectralSearch()
-        kind = GradientSearch.published if self.published else GradientSearch
-        return kind(generators=self.generators, similarity=self.similarity)
+        return gradient_search(self, ("generators", "similarity"), {})
 
     def make_cosets(self) -> CosetSearch:
         """The search for cosets that is asked for."""
-        settings: dict[str, Any] = {"starts": self.starts, "top": self.top, "normalize": self.normalize}
-        if self.published and self.cosets == "gradient":
-            return CosetSearch.published(epochs=self.coset_epochs, **settings)
-        return CosetSearch(method=self.cosets, **settings)
+        return coset_search(self, epochs=self.coset_epochs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +80,8 @@ def run(config: ToyConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
         "angle_deg": math.degrees(math.asin(min(found.algebra.distance(truth.algebra), 1.0))),
         "dimension": found.group.dimension,
         "true_dimension": truth.dimension,
-        "components": found.group.order,
-        "true_components": truth.order,
+        "components": found.group.components,
+        "true_components": truth.components,
     }
     return found, Extras(metrics)
 
@@ -127,7 +107,7 @@ def discover_toy(chosen: Toy, config: FunctionConfig, seed: int, progress: Progr
 def element_errors(found: Tensor, truth: Tensor) -> tuple[list[float], list[int]]:
     """Distance of each element from the nearest orthogonal one, in degrees, and which one that is.
 
-    A turn by an angle is that angle away from the identity; other differences count by their size.
+    A rotation by an angle is that angle away from the identity; other differences count by their size.
 
     Arguments:
         found: Elements, with shape `(m, n, n)`.

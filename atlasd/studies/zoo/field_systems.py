@@ -267,7 +267,7 @@ def _transport() -> tuple[System, ...]:
 def _nonlinear() -> tuple[System, ...]:
     return (
         _system("gradient_magnitude", so(2), lambda u: 20 * _steepness(u)),
-        _system("hessian_determinant", sl(2), _curvature, note="unimodular maps, not only turns"),
+        _system("hessian_determinant", sl(2), _curvature, note="unimodular maps, not only rotations"),
     )
 
 
@@ -278,7 +278,7 @@ def _oriented() -> tuple[System, ...]:
             so(2),
             lambda u: 5 * torch.cat([slope(u, (1, 0)), slope(u, (0, 1))], dim=1),
             action=GridAction(rho_out=lambda g: g),
-            note="two output channels that turn as a vector",
+            note="two output channels that rotate as a vector",
         ),
         _system(
             "curl",
@@ -287,7 +287,7 @@ def _oriented() -> tuple[System, ...]:
             sizes=(1.0, 1.0),
             components=alone(2),  # a mirror changes its sign
             action=GridAction(rho_in=lambda g: g),
-            note="two input channels that turn as a vector; lengths cancel between vector and derivative",
+            note="two input channels that rotate as a vector; lengths cancel between vector and derivative",
         ),
     )
 

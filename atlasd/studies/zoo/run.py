@@ -281,7 +281,7 @@ def _row(task: Task, system: System, found: Discovery | None, given: Score, reas
         truth=system.truth.dimension,
         found=found.group.dimension if found is not None else 0,
         components=components,
-        found_components=found.group.order if found is not None else 0,
+        found_components=found.group.components if found is not None else 0,
         name=found.group.name if found is not None else "",
         verdict=reason,
         outcome=given.outcome,

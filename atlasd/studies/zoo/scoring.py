@@ -180,7 +180,7 @@ def _repeated(group: Group, claims: Claims, system: System) -> int:
 def _outcome(system: System, found: Discovery, claims: Claims) -> Outcome:
     group, truth = found.group, system.truth
     components = 1 if system.components is None else len(system.components)
-    if not group.dimension and group.order == 1:
+    if not group.dimension and group.components == 1:
         if not truth.dimension and components == 1:
             return "none"
         open_ = any(d.decision in ("cannot tell", "not testable") for d in found.verdict.rejected)

@@ -1,4 +1,4 @@
-"""Upright digits: a negative made of real data. Digits that were never turned tell nothing about turns."""
+"""Upright digits: a negative made of real data. Digits that were never rotated tell nothing about rotations."""
 
 from __future__ import annotations
 
@@ -75,5 +75,5 @@ def upright_digits() -> System:
         labels=digits.classes,
         atlas=Atlas.at([(14, 14)], in_radius=13, out_radius=8),
         oracle=False,
-        note="pixel classes of digits that were never turned",
+        note="pixel classes of digits that were never rotated",
     )

@@ -167,7 +167,7 @@ def _galilei() -> tuple[System, ...]:
             _relative_speed,
             _events(2),
             components=signs("+++", "++-"),
-            note="(t, x, y): two boosts and a turn",
+            note="(t, x, y): two boosts and a rotation",
         ),
     )
 
@@ -245,7 +245,7 @@ def _equivariant() -> tuple[System, ...]:
             lambda x: torch.linalg.cross(x[:, 0], x[:, 1]),
             _normal(2, 3),
             action=vectors,
-            note="the vector product: turns, no mirrors",
+            note="the vector product: rotations, no mirrors",
         ),
     )
 

@@ -9,7 +9,7 @@ from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
 from atlasd.prediction.second_order import SecondOrderPredictor
-from atlasd.report.motions import draw_actions
+from atlasd.report.views import draw_actions
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.climate import run as climate
@@ -23,18 +23,11 @@ SMALL = {"samples": 40, "rows": 64}
 
 
 @pytest.fixture
-def asked(monkeypatch, discovery):
+def asked(monkeypatch, recorded):
     """What `discover` was called with; predictors see few pixels."""
-    calls = {}
-
-    def pretend(x, y, **options):
-        calls.update(x=x, y=y, first=x[:8], **options)
-        return discovery
-
-    monkeypatch.setattr(climate, "discover", pretend)
     quick = SecondOrderPredictor(pixels=1500, components=3, iterations=15)
     monkeypatch.setattr(climate, "_predictor", lambda config: quick)
-    return calls
+    return recorded(climate)
 
 
 def test_what_is_asked(asked):

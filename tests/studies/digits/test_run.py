@@ -11,7 +11,7 @@ from atlasd.discovery.discover import TOLERANCE
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import AtlasdError
-from atlasd.report.spheres import draw_spheres
+from atlasd.report.views import draw_spheres
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.config import configure
@@ -20,18 +20,11 @@ from atlasd.studies.digits import run as sphere_mnist
 
 
 @pytest.fixture
-def asked(monkeypatch, discovery):
+def asked(monkeypatch, recorded):
     """What `discover` was called with, on digits that are not MNIST."""
-    calls = {}
-
-    def pretend(x, y, **options):
-        calls.update(x=x, y=y, **options)
-        return discovery
-
     images = torch.randint(256, (5, 28, 28), generator=stream(0)).to(torch.uint8), torch.arange(5).to(torch.uint8)
     monkeypatch.setattr(data, "load_mnist", lambda split: images)
-    monkeypatch.setattr(sphere_mnist, "discover", pretend)
-    return calls
+    return recorded(sphere_mnist)
 
 
 def test_what_is_asked(asked):

@@ -17,16 +17,9 @@ from atlasd.studies.heat import run as heat
 
 
 @pytest.fixture
-def asked(monkeypatch, discovery):
+def asked(recorded):
     """What `discover` was called with."""
-    calls = {}
-
-    def pretend(x, y, **options):
-        calls.update(x=x, y=y, **options)
-        return discovery
-
-    monkeypatch.setattr(heat, "discover", pretend)
-    return calls
+    return recorded(heat)
 
 
 def test_plane_waves_come_in_larger_numbers_unless_given():

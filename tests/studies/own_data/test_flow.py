@@ -3,7 +3,8 @@
 import numpy as np
 
 from atlasd.runtime.progress import Silent
-from atlasd.studies.own_data.run import OwnConfig, run
+from atlasd.studies.own_data.run import run
+from atlasd.studies.own_data.settings import OwnConfig
 
 
 def write(path, names, columns):

@@ -19,6 +19,7 @@ from atlasd.studies.rivals.asking import ask_data, ask_map
 from atlasd.studies.rivals.compare import OURS, Answer, Contest, find_contest, perform, run_contest
 from atlasd.studies.rivals.compare_heat import CompareHeatConfig, oblique
 from atlasd.studies.rivals.liegg import LieGG
+from atlasd.studies.rivals.measures import MetricCosine, SpanAngle
 
 FIXED = {"name", "dimension", "components", "false_claims", "seconds", "peak_mb"}
 TURN = so(2).basis
@@ -48,8 +49,7 @@ def careless(data, config, seed):
 TOY = Contest(
     name="toy",
     config=ToyConfig,
-    measure="error_deg",
-    truth=so(2),
+    measure=SpanAngle(so(2)),
     data=toy_data,
     methods={OURS: exact, "careless": careless},
     control="nothing",
@@ -123,15 +123,15 @@ def test_memory_at_three_sizes(here):
     assert all("times_ours" in r for r in careless_rows)
 
 
-@pytest.mark.parametrize("measure, truth", [("error_deg", so(2)), ("metric_cosine", so(1, 3))])
+@pytest.mark.parametrize("measure, truth", [(SpanAngle, so(2)), (MetricCosine, so(1, 3))])
 def test_errors(measure, truth):
-    contest = Contest("toy", ToyConfig, measure, truth, toy_data, {}, "nothing")
-    right, none = Answer(truth.basis), Answer(trivial(truth.size).basis)
-    if measure == "error_deg":
-        assert contest.error(right) < 1e-4 and contest.error(none) == 90
-        assert contest.error(Answer(so(3).basis)) == 90
+    error = measure(truth)
+    right, none = error((truth.basis,)), error((trivial(truth.size).basis,))
+    if measure is SpanAngle:
+        assert right < 1e-4 and none == 90 and error((so(3).basis,)) == 90
     else:
-        assert contest.error(right) > 1 - 1e-9 and contest.error(none) == 0
+        assert right > 1 - 1e-9 and none == 0
+    assert error.miss(right) < 1e-4 < error.miss(none)
 
 
 def test_rivals_are_asked_without_gates():

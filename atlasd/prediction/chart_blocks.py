@@ -59,7 +59,7 @@ def fit_blocks(
         train: Indices to fit on.
         held_out: Indices to stop early on, and to measure skill on.
         seed: Seed of every random stream; every block after the first has its own.
-        progress: Who is told how far it is.
+        progress: Progress display.
     """
     charts = len(samples.atlas)
     blocks = [range(charts)] if getattr(recipe, "together", False) else samples.blocks

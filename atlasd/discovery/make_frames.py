@@ -1,8 +1,8 @@
-"""Filming a discovery: the map and its data are transformed in small steps, for the report to show."""
+"""Makes the frames of a discovery: the map and its data, transformed in small steps, for the report."""
 
 from __future__ import annotations
 
-__all__ = ["film"]
+__all__ = ["make_frames"]
 
 import math
 from dataclasses import replace
@@ -31,7 +31,7 @@ _VECTORS = 256
 _SHOWN = 48
 
 
-def film(problem: Problem, group: Group, weights: Tensor, *, testable: bool = True) -> Frames:
+def make_frames(problem: Problem, group: Group, weights: Tensor, *, testable: bool = True) -> Frames:
     """Transforms samples along every generator, through the cosets, and once where there is no symmetry.
 
     Arguments:
@@ -92,7 +92,7 @@ class _Scene:
 
     def track(self, name: str, t: Tensor, path: Tensor) -> Track:
         """One path through matrices of raw vectors."""
-        standard = path if self.problem.is_field else self.problem.units.to_standard(path)
+        standard = self.problem.units.to_standard(path)
         losses = self.residual.losses(standard)
         chart = slice(self.chart, self.chart + 1)
         scale = losses.scale[..., chart].sum((1, 2))
@@ -102,7 +102,7 @@ class _Scene:
         return Track(name, t, path, excess.clamp(0.0, 1.0), torch.ones_like(excess), covered, **shown)
 
     def _pictures(self, path: Tensor) -> dict[str, Any]:
-        problem, d = self.problem, self.problem.size
+        problem, d = self.problem, self.problem.samples.size
         x = problem.inputs(self.residual.index)
         # The liveliest sample: a flat one shows nothing.
         lively = (x[:, self.chart] - x[:, self.chart].flatten(-d).mean(-1)[(..., *[None] * d)]).square()

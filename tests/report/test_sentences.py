@@ -12,7 +12,7 @@ from atlasd.algebra.known_groups import dihedral
 from atlasd.discovery.frames import Frames, Track
 from atlasd.discovery.result import ChartFinding, Direction, Verdict
 from atlasd.report.judged import OTHERS, chosen_tolerance, judged_rows
-from atlasd.report.words import (
+from atlasd.report.sentences import (
     answer_sentences,
     axis_names,
     chart_reason,
@@ -111,10 +111,10 @@ def test_reason_of_a_chart_without_its_number():
     assert chart_reason(ChartFinding((0.0,), NAN, True, NAN, "left out: no finance")) == "left out: no finance"
 
 
-def _track(miss, chance, covered, t=(0.0, 0.5, 1.0)):
+def _track(residual, null, covered, t=(0.0, 0.5, 1.0)):
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
     size = torch.tensor(t, dtype=torch.float64)
-    values = (torch.tensor(v, dtype=torch.float64) for v in (miss, chance, covered))
+    values = (torch.tensor(v, dtype=torch.float64) for v in (residual, null, covered))
     return Track("generator 1", size, torch.matrix_exp(size[:, None, None] * turn), *values)
 
 

@@ -2,7 +2,7 @@ r"""How far a span of matrices is from being closed under the bracket, and the n
 
 from __future__ import annotations
 
-__all__ = ["close", "closure_error"]
+__all__ = ["close_brackets", "closure_error"]
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ def closure_error(frame: Tensor) -> float:
     return float(outside.norm() / brackets.norm().clamp(min=usual))
 
 
-def close(frame: Tensor, iterations: int) -> Tensor:
+def close_brackets(frame: Tensor, iterations: int) -> Tensor:
     r"""Damped Gauss-Newton on :math:`(1 - P)[E_i, E_j] = 0` over the span of `frame` `(k, n, n)`.
 
     Each step moves the frame orthogonally to its span, :math:`E_i \to E_i + \sum_a x_{ia} N_a`, where

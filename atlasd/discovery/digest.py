@@ -1,8 +1,8 @@
-"""A seal on results: a digest that a later change of the files breaks."""
+"""The digest of a result, which a later change of its files breaks, and the form that a result must have."""
 
 from __future__ import annotations
 
-__all__ = ["FRAMES", "check_content", "check_seal", "read_beside", "read_frames", "seal"]
+__all__ = ["FRAMES", "check_content", "check_digest", "read_beside", "read_frames", "digest"]
 
 import json
 from collections.abc import Mapping
@@ -38,8 +38,8 @@ def check_content(content: Mapping[str, Any]) -> None:
         _expect(content[name], kind, name)
     for name in ("command", NAME):
         _expect(content.get(name), (str, type(None)), name)
-    for name, digest in _expect(content.get("files", {}), dict, "files").items():
-        _expect(digest, str, name)
+    for name, value in _expect(content.get("files", {}), dict, "files").items():
+        _expect(value, str, name)
     _expect(content["predictor"]["kind"], str, "kind")
     _expect(content["verdict"]["symmetric"], (bool, type(None)), "symmetric")
     _expect(content["verdict"]["reason"], str, "reason")
@@ -67,7 +67,7 @@ def _check_entry(entry: Any) -> None:
         _expect(value, _PLAIN, name)
 
 
-def seal(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+def digest(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     """The digest of a result: of all its plain values but for timings, and of its tensors.
 
     Arguments:
@@ -77,7 +77,7 @@ def seal(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     return tensor_digest(tensors, json.dumps(_timeless(content), sort_keys=True).encode())
 
 
-def check_seal(content: Mapping[str, Any], tensors: Mapping[str, Tensor], version: str) -> str | None:
+def check_digest(content: Mapping[str, Any], tensors: Mapping[str, Tensor], version: str) -> str | None:
     """Why a result must not be believed, or nothing.
 
     Arguments:
@@ -87,7 +87,7 @@ def check_seal(content: Mapping[str, Any], tensors: Mapping[str, Tensor], versio
     """
     if _number(content.get("version")) > _number(version):
         return f"it was written by atlasd {content.get('version')}, newer than this {version}; install that version"
-    if content.get(NAME) != seal(content, tensors):
+    if content.get(NAME) != digest(content, tensors):
         return "it was changed after it was written, since its digest does not fit; run it again"
     return None
 

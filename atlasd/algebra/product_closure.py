@@ -2,7 +2,7 @@ r"""From noisy elements to a closed, clean group: products, inverses, duplicates
 
 from __future__ import annotations
 
-__all__ = ["Accept", "Closure", "close", "locate", "multiplication_table", "polish"]
+__all__ = ["Accept", "Closure", "close_products", "locate", "multiplication_table", "polish"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ def polish(elements: Tensor, table: Tensor, iterations: int = 20) -> Tensor:
     return torch.from_numpy(rho)
 
 
-def close(
+def close_products(
     membership: Membership, candidates: Tensor, accept: Accept | None, tolerance: float, max_order: int
 ) -> Closure:
     r"""Closes candidates under products and inverses, modulo the identity component.

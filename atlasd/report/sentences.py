@@ -65,11 +65,11 @@ def answer_sentences(discovery: Discovery) -> list[str]:
 def _found(discovery: Discovery) -> str:
     group = discovery.group
     if not group.dimension:
-        return f"The map commutes with the {group.order} elements of {group.name}."
+        return f"The map commutes with the {group.components} elements of {group.name}."
     kinds = [describe_generator(a, axis_names(discovery)) for a in discovery.algebra.basis]
     named = f", {kinds[0]}" if len(kinds) == 1 and not kinds[0].startswith("a mix") else ""
     many = f"one continuous direction{named}," if group.dimension == 1 else f"{group.dimension} continuous directions"
-    parts = "one component" if group.order == 1 else f"{group.order} components"
+    parts = "one component" if group.components == 1 else f"{group.components} components"
     name = "a group without a common name" if group.name.startswith("unknown") else group.name
     return f"The map commutes with {name}: {many} and {parts}."
 
@@ -139,9 +139,9 @@ def track_strengths(track: Track) -> list[float]:
     Earlier versions kept residual and null level apart, so that the ratio serves both. Frames hold few samples: where
     most of them leave the data, the null level has no pairs left.
     """
-    known = (track.chance > 0) & (track.covered >= ENOUGH)
-    ratio = torch.where(known, track.miss / track.chance, math.nan)
-    ratio = torch.where((track.miss == 0) & _still(track), 0.0, ratio)
+    known = (track.null > 0) & (track.covered >= ENOUGH)
+    ratio = torch.where(known, track.residual / track.null, math.nan)
+    ratio = torch.where((track.residual == 0) & _still(track), 0.0, ratio)
     return ratio.double().clamp(0.0, 1.0).sqrt().tolist()
 
 

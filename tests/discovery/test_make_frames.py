@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import atlasd as ad
-from atlasd.discovery.film import STEPS, _contrasts
 from atlasd.discovery.frames import OUTSIDE, Frames, Picture
+from atlasd.discovery.make_frames import STEPS, _contrasts
 from atlasd.errors import DataError
 
 
@@ -31,7 +31,7 @@ def vector_found(exact):
 def share(track):
     """Difference over chance where the motion is large."""
     large = track.t.abs() > 0.5
-    return float(track.miss[large].nansum() / track.chance[large].nansum())
+    return float(track.residual[large].nansum() / track.null[large].nansum())
 
 
 def test_fields(field_found):
@@ -40,7 +40,7 @@ def test_fields(field_found):
     assert [t.name for t in frames.tracks] == ["generator 1", "elements", "contrast scaling"]
     turn, elements, control = frames.tracks
     assert len(turn.t) == STEPS and len(elements.t) == 2
-    assert share(turn) < 0.02 and float(elements.miss[1] / elements.chance[1]) < 0.02
+    assert share(turn) < 0.02 and float(elements.residual[1] / elements.null[1]) < 0.02
     assert share(control) > 0.3  # the negative control
     assert frames.shape == (31, 31) and frames.radii == (12.0, 8.0) and frames.field.levels.shape == (31, 31)
     shapes = {name: tuple(picture.levels.shape) for name, picture in turn.pictures.items()}

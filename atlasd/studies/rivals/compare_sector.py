@@ -1,0 +1,195 @@
+"""A function of the sector of a plane (LieGAN's task): seven rotations and a scaling, as every method sees it."""
+
+from __future__ import annotations
+
+__all__ = ["CONTEST", "CompareSectorConfig", "sector_task", "sector_value"]
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from atlasd.discovery.discover import discover
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.runtime.progress import Silent
+from atlasd.studies.config import option
+from atlasd.studies.rivals.asking import ask_map
+from atlasd.studies.rivals.augmentation import AugmentationLearning
+from atlasd.studies.rivals.compare import OURS, Answer, Contest
+from atlasd.studies.rivals.liegan import LieGAN
+from atlasd.studies.rivals.liegg import LieGG
+from atlasd.studies.rivals.measures import FieldAngle
+from atlasd.studies.rivals.null_space import Rule
+from atlasd.studies.rivals.tasks import Pair, TaskConfig, by_rule, elementary, normal, rippled, shown_widths
+from atlasd.studies.rivals.vector_fields import VectorFields
+
+_ORDER = 7
+_NEAR = 0.1
+"""Distance of a claimed element from a rotation of the seven, up to which it counts as that rotation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareSectorConfig(TaskConfig):
+    """Settings of the task `sector`."""
+
+    samples: int = option(20_000, "points", least=200)
+    tolerance: float = option(
+        0.1, "largest strength that counts as a symmetry; no rotation of the plane costs more than 0.19", least=1e-6
+    )
+    liegan_steps: int = option(3000, "steps of LieGAN", least=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Sector:
+    """Points `(N, 3)`, values `(N,)`, and the function that gave them."""
+
+    x: Tensor
+    y: Tensor
+    function: Callable[[Tensor], Tensor]
+
+    @property
+    def pair(self) -> Pair:
+        """Points and values."""
+        return self.x, self.y
+
+
+def sector_value(x: Tensor) -> Tensor:
+    """x3 / (1 + s), with s the angle in the plane from the beginning of one of seven sectors."""
+    return x[..., 2] / (1 + torch.remainder(torch.atan2(x[..., 1], x[..., 0]), 2 * math.pi / _ORDER))
+
+
+def sector_task(samples: int, seed: int) -> Pair:
+    """Normal points in three dimensions and their values."""
+    x = normal(samples, 3, seed=seed, name="sector")
+    return x, sector_value(x)
+
+
+def data(config: CompareSectorConfig, seed: int, control: bool) -> Sector:
+    """Points and values; for the control, with a wave added."""
+    x, y = sector_task(config.samples, seed)
+    if not control:
+        return Sector(x, y, sector_value)
+    spread = y.std()
+    function = lambda p: sector_value(p) + rippled(p, torch.zeros_like(p[:, 0]), spread=spread)  # noqa: E731
+    return Sector(x, function(x), function)
+
+
+def seventh_turns() -> Tensor:
+    """The six rotations of the third axis that are not the identity, `(6, 3, 3)`."""
+    angles = 2 * math.pi / _ORDER * torch.arange(1, _ORDER, dtype=torch.float64)
+    turn = torch.zeros(3, 3, dtype=torch.float64)
+    turn[1, 0], turn[0, 1] = 1.0, -1.0
+    return torch.matrix_exp(angles[:, None, None] * turn)
+
+
+def sort_elements(elements: Tensor) -> tuple[int, int]:
+    """How many of the six rotations are among elements `(m, 3, 3)`, and how many elements are something else.
+
+    The plane may be scaled: its scaling is a symmetry, too. The identity does not count.
+    """
+    if not len(elements):
+        return 0, 0
+    elements = elements.double().clone()
+    size = torch.linalg.det(elements[:, :2, :2]).abs().clamp_min(1e-12).sqrt()[:, None]
+    elements[:, :2] = elements[:, :2] / size[..., None]
+    known = torch.cat([torch.eye(3, dtype=torch.float64)[None], seventh_turns()])
+    distance = torch.linalg.matrix_norm(elements[:, None] - known, ord=2)
+    nearest, which = distance.min(dim=1)
+    right = {int(w) for w, d in zip(which, nearest, strict=True) if d <= _NEAR and w > 0}
+    return len(right), int((nearest > _NEAR).sum())
+
+
+def _with_elements(answer: Answer, elements: Tensor) -> Answer:
+    def figures() -> Mapping[str, Any]:
+        right, others = sort_elements(elements)
+        return {"sevenths": right, "other_elements": others}
+
+    return replace(answer, components=max(len(elements), 1), figures=figures)
+
+
+def ours(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
+    """The default discovery from the data."""
+    found = discover(*side.pair, tolerance=config.tolerance, seed=seed, progress=Silent())
+    return _with_elements(Answer.of(found), found.cosets)
+
+
+def ours_exact(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
+    """The same of the function itself, which has no error to be mistaken for a symmetry."""
+    found = discover(side.x, function=side.function, tolerance=config.tolerance, seed=seed, progress=Silent())
+    return _with_elements(Answer.of(found), found.cosets)
+
+
+def fields(rule: Rule, side: Sector, config: CompareSectorConfig) -> Answer:
+    """Linear fields along which a polynomial fitted to the data does not change."""
+    found = VectorFields(library=1, least=1, rule=rule).find(*side.pair)
+    return _with_elements(Answer(found), torch.zeros(0, 3, 3))
+
+
+def papers_search(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
+    """The paper's algorithm, told that there is one generator."""
+    search = GradientSearch.published(epochs=None, steps=config.gradient_batches)
+    answer = ask_map(search, *side.pair, tolerance=config.tolerance, seed=seed)
+    return _with_elements(replace(answer, judged=None, confirm=None), torch.zeros(0, 3, 3))
+
+
+def liegg(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
+    """The polarization matrix of the same predictor."""
+    answer = ask_map(LieGG(), *side.pair, tolerance=config.tolerance, seed=seed)
+    return _with_elements(replace(answer, judged=None, confirm=None), torch.zeros(0, 3, 3))
+
+
+def liegan(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
+    """Whole multiples of one generator, as in its paper: it claims a discrete group and no continuous one."""
+    search = LieGAN(coefficients="integers", spread=3, steps=config.liegan_steps)
+    found = search.find_in_data(side.x, side.y, seed=seed).basis.double()
+    powers = torch.arange(1, _ORDER, dtype=torch.float64)[:, None, None]
+    elements = torch.matrix_exp(powers * found[0]) if len(found) else found
+    identity = torch.eye(3, dtype=torch.float64)[None]
+    turn = math.degrees(math.atan2(*_plane(found[0]))) if len(found) else 0.0
+    answer = Answer(found[:0], note=f"rotates the plane by {turn:.1f} degrees; 51.4 is a seventh")
+    return _with_elements(answer, torch.cat([identity, elements]))
+
+
+def _plane(generator: Tensor) -> tuple[float, float]:
+    """Sine and cosine parts of what an element does to the first axis of the plane."""
+    element = torch.matrix_exp(generator)
+    return float(element[1, 0]), float(element[0, 0])
+
+
+def augmentation(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
+    """Widths of the elementary generators, among them the scaling of the plane in place of that of space."""
+    given, names = elementary(3)
+    plane = torch.diag(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64))
+    given[names.index("scaling")] = plane
+    found, widths = AugmentationLearning(steps=config.augmentation_steps).find(*side.pair, given, seed=seed)
+    return _with_elements(Answer(found, note=f"widths: {shown_widths(widths, names)}"), torch.zeros(0, 3, 3))
+
+
+def _true_field(x: Tensor) -> Tensor:
+    """The scaling of the plane at points, `(1, N, 3)`."""
+    return (x * torch.tensor([1.0, 1.0, 0.0], dtype=x.dtype))[None]
+
+
+CONTEST = Contest(
+    name="sector",
+    config=CompareSectorConfig,
+    measure=FieldAngle(
+        fields=lambda side, _, found: torch.einsum("kij,bj->kbi", found.double(), side.x),
+        truth=lambda side, _: _true_field(side.x),
+    ),
+    data=data,
+    methods={
+        OURS: ours,
+        "atlasd, function": ours_exact,
+        **by_rule(fields),
+        "AtlasD": papers_search,
+        "LieGG": liegg,
+        "LieGAN": liegan,
+        "augmentation": augmentation,
+    },
+    control="the same with a wave along a generic direction added",
+    reported={"LieGAN": "the rotation by a seventh; not the scaling"},
+)

@@ -1,0 +1,78 @@
+"""Translations on charts: is the law the same a few pixels away? And a word where translations would add something."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+import atlasd as ad
+from atlasd.errors import InputError
+from atlasd.prediction.stencil import StencilPredictor
+from atlasd.runtime.random import stream
+
+ATLAS = ad.Atlas.at([(12, 12), (12, 34), (34, 12), (34, 34)], in_radius=11, out_radius=8)
+SHIFTS = {"action": ad.GridAction(translations=True), "cosets": False, "progress": False, "atlas": ATLAS}
+
+
+def fields(samples=160, seed=0):
+    line = torch.arange(-7.0, 8.0)
+    bell = torch.exp(-(line[:, None] ** 2 + line[None] ** 2) / 12.5)
+    noise = torch.randn(samples, 1, 61, 61, generator=stream(seed, "fields"))
+    return functional.conv2d(noise, bell[None, None] / bell.sum() * 5)
+
+
+def smoothed(x):
+    line = torch.arange(-2.0, 3.0)
+    bell = torch.exp(-(line[:, None] ** 2 + line[None] ** 2) / 4)
+    return functional.conv2d(functional.pad(x, (2, 2, 2, 2), mode="replicate"), bell[None, None]) - bell.sum() * x
+
+
+def uneven(y, where=slice(None)):
+    """The same with a factor that changes over the columns of some rows."""
+    factor = torch.ones(47, 47)
+    factor[where] += 0.8 * torch.sin(torch.arange(47.0) * 2 * torch.pi / 24)
+    return factor * y
+
+
+def test_stencils_that_change_over_a_chart():
+    x = fields(60)
+    y = smoothed(x) * (torch.arange(47.0) - 12)
+    plain, placed = (ad.fit_predictor(x, y, predictor=StencilPredictor(placed=p), atlas=ATLAS) for p in (False, True))
+    assert float(placed.chart_skill[0]) > 0.9 and float(plain.chart_skill[0]) < 0.2
+
+
+@pytest.mark.slow
+def test_one_law_everywhere():
+    x = fields()
+    assert ad.discover(x, smoothed(x), **SHIFTS).group.name == "SE(2)"
+
+
+@pytest.mark.slow
+def test_a_law_that_changes_from_place_to_place():
+    x = fields()
+    found = ad.discover(x, uneven(smoothed(x)), **SHIFTS)
+    assert not any(float(a[:2, 2].norm()) > 0.5 and abs(float(a[1, 2])) > 0.1 for a in found.algebra.basis)
+
+
+@pytest.mark.slow
+def test_charts_on_which_the_law_changes_are_named():
+    x = fields()
+    found = ad.discover(x, uneven(smoothed(x), where=slice(0, 23)), **SHIFTS)
+    assert found.group.name == "SE(2)" and [chart.outlier for chart in found.charts] == [True, True, False, False]
+
+
+def test_only_predictors_that_may_change_are_asked():
+    x = fields(40)
+    with pytest.raises(InputError, match="must be a StencilPredictor where fields are shifted"):
+        ad.discover(x, smoothed(x), predictor=ad.ConvPredictor(), **SHIFTS)
+    with pytest.raises(InputError, match="SpectralSearch with translations"):
+        ad.discover(x, smoothed(x), search=ad.GradientSearch(), **SHIFTS)
+
+
+def test_translations_of_vectors_are_mentioned():
+    x = torch.randn(300, 2, generator=stream(0, "points"), dtype=torch.float64) * torch.tensor([2.0, 1.0]) + 1
+    bowl = (x[:, 0] - 1) ** 2 + 4 * (x[:, 1] - 1) ** 2
+    said = ad.discover(x, bowl, cosets=False, progress=False).verdict.reason
+    assert "with translations there is more: 1 generator in place of 0, SO(2)" in said
+    assert (
+        "translations" not in ad.discover(x, x[:, 0] ** 2 + x[:, 1] ** 2, cosets=False, progress=False).verdict.reason
+    )
