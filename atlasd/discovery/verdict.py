@@ -329,9 +329,10 @@ class Court:
         assert worst is not None
         ratio, trial = worst
         hidden, kappa, fits = trial.hidden(self.weights), 1.0, self.problem.fits
-        # Where nothing has to be fitted again, the sensitivity is known for all that is not plainly exact.
-        free = fits is not None and fits.answers
-        least, most = (self.floor, math.inf) if free else (self.tolerance, self.tolerance)
+        # Where planting costs little, the sensitivity is known for all that is not plainly exact.
+        least, most = self.tolerance, self.tolerance
+        if fits is not None and fits.quick:
+            least, most = self.floor, math.inf
         if fits is not None and root(limit) <= most and root(limit) + hidden > least:
             kappa = self._sensitivity(trial.pair)
             hidden = min(hidden, root(limit) / kappa - root(limit)) if kappa >= SEEN else hidden

@@ -48,6 +48,11 @@ class CrossFit:
     answers: tuple[tuple[Function, ...], ...] = ()
 
     @property
+    def quick(self) -> bool:
+        """Whether targets with something planted are fitted in closed form."""
+        return isinstance(self.recipe, ClosedForm)
+
+    @property
     def skill(self) -> float:
         """Mean held-out skill."""
         return sum(m.skill for m in self.members) / len(self.members)
