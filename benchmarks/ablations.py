@@ -29,13 +29,13 @@ from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.prepare import prepare
 from atlasd.prediction.neural import MLPPredictor
-from atlasd.prediction.second_order import SecondOrderPredictor
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.climate.run import climate_atlas
 from atlasd.studies.climate.samples import DISCOVERY
+from atlasd.studies.climate.second_order import SecondOrderPredictor
 from atlasd.studies.climate.synthetic import synthetic_climate
 from atlasd.studies.config import configure
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat

@@ -34,7 +34,7 @@ def test_momenta():
 
 
 def test_own_predictor():
-    found = run("04_own_predictor", samples=300)
+    found = run("04_own_predictor")
     assert found.group.name == "O(1,1)" and found.predictor.kind == "quadratic"
 
 

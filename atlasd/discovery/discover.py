@@ -202,7 +202,7 @@ def _attempt(
         LOG.info("%s: %.1f s", stage, seconds)
     notes = [*_notes(problem, best), *taken(best, trials, skipped), *centre, *_somewhere(best.court.weights)]
     if action is None and isinstance(search, SpectralSearch) and not clock.over:
-        notes += more_with_translations(best, search)
+        notes += stages.do("translations", lambda: more_with_translations(best, search))
         clock("translations")
     return Discovery(
         group=group,

@@ -86,7 +86,7 @@ def test_results_are_kept(tmp_path):
 
 
 def test_bad_input():
-    with pytest.raises(InputError, match="SpectralSearch for an AffineAction"):
+    with pytest.raises(InputError, match="SpectralSearch with translations"):
         ad.discover(points(100, 2), function=bowl, search=ad.GradientSearch(), **QUICK)
     with pytest.raises(InputError, match="`action` must be a GridAction"):
         ad.discover(points(30, 1, 8, 8), function=lambda z: z, **QUICK)

@@ -16,9 +16,9 @@ from atlasd.nn import metric_gnn as module
 from atlasd.nn.equivariance import elements_inside, elements_outside, output_change, scalings
 from atlasd.nn.metric_gnn import minkowski
 from atlasd.nn.metrics import save_metric
-from atlasd.nn.scores import auroc
-from atlasd.nn.train import Budget, log_odds, train_classifier
 from atlasd.runtime.random import stream
+from atlasd.studies.jets.scores import auroc
+from atlasd.studies.jets.train import Budget, log_odds, train_classifier
 
 SMALL = {"hidden": 8, "layers": 3, "step": 0.05}
 TILT = torch.matrix_exp(0.2 * torch.randn(4, 4, generator=stream(3, "tilt"), dtype=torch.float64))

@@ -8,10 +8,10 @@ import torch
 from atlasd.data.samples import Samples
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.plants import Planted, draw_plants
-from atlasd.prediction.second_order import SecondOrderPredictor
 from atlasd.prediction.skill import measure_skill
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
+from atlasd.studies.climate.second_order import SecondOrderPredictor
 
 
 def fields():

@@ -8,12 +8,12 @@ import torch
 
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
-from atlasd.prediction.cgnet import CGNetPredictor
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
-from atlasd.prediction.segment import SegmentPredictor
 from atlasd.studies.climate import run as climate
+from atlasd.studies.climate.cgnet import CGNetPredictor
 from atlasd.studies.config import configure
 from atlasd.studies.digits import run as sphere_mnist
+from atlasd.studies.digits.segment import SegmentPredictor
 from atlasd.studies.heat import run as heat
 from atlasd.studies.jets import run as top_tagging
 from atlasd.studies.toys import arctan, d4

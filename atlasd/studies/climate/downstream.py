@@ -22,12 +22,12 @@ from atlasd.discovery.result import Discovery, PredictorSummary, Verdict, load
 from atlasd.errors import InputError
 from atlasd.nn.icosahedral import IcosahedralUNet
 from atlasd.nn.icosahedron import icosahedral_grid
-from atlasd.nn.segmentation import jaccard_loss
 from atlasd.runtime.allocation import keep_freed_memory
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import located
+from atlasd.studies.climate.scores import jaccard_loss
 from atlasd.studies.climate.vertices import VertexMaps, agreement, given_maps, score_maps, synthetic_maps
 from atlasd.studies.config import PaperConfig, option
 from atlasd.studies.paper_figures import paper_figures

@@ -25,16 +25,16 @@ from atlasd.discovery.result import Discovery
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.geometry.actions import GridAction
 from atlasd.geometry.atlas import Atlas
-from atlasd.prediction.cgnet import CGNetPredictor
 from atlasd.prediction.fit import fit_recipe
 from atlasd.prediction.predictor import PredictorSpec
-from atlasd.prediction.second_order import SecondOrderPredictor
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import located
+from atlasd.studies.climate.cgnet import CGNetPredictor
 from atlasd.studies.climate.classes import class_findings, pictures
 from atlasd.studies.climate.files import open_climate
 from atlasd.studies.climate.samples import DISCOVERY, climate_samples
+from atlasd.studies.climate.second_order import SecondOrderPredictor
 from atlasd.studies.climate.synthetic import CLASSES, synthetic_climate
 from atlasd.studies.config import PaperConfig, option, tolerance_option
 from atlasd.studies.heat.run import span_angle

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from atlasd.errors import DataError
 from atlasd.nn.icosahedral_projection import IcosahedralProjection
-from atlasd.nn.segmentation import SegmentationScores, segmentation_scores
 from atlasd.runtime.progress import Progress
 from atlasd.studies.climate.files import open_climate
+from atlasd.studies.climate.scores import SegmentationScores, segmentation_scores
 from atlasd.studies.climate.synthetic import CLASSES, VARIABLES, Rule, synthetic_climate
 
 

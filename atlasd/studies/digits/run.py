@@ -21,13 +21,13 @@ from atlasd.discovery.spectral import SpectralSearch
 from atlasd.geometry.actions import GridAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.sphere import Projection, SphereChart, rotate_sphere
-from atlasd.prediction.segment import SegmentPredictor
 from atlasd.prediction.train import Schedule
 from atlasd.runtime.allocation import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.studies.config import PaperConfig, option, tolerance_option
 from atlasd.studies.digits.data import BACKGROUND, CENTRES, CLASSES, HEIGHT, RADIUS, WIDTH, SphereDigits, sphere_mnist
+from atlasd.studies.digits.segment import SegmentPredictor
 from atlasd.studies.heat.run import span_angle
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras

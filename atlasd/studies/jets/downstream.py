@@ -31,8 +31,6 @@ from atlasd.nn.metric_gnn import (
     minkowski,
 )
 from atlasd.nn.metrics import load_metric
-from atlasd.nn.scores import accuracy, auroc, background_rejection
-from atlasd.nn.train import Budget, log_odds, train_classifier
 from atlasd.runtime.allocation import keep_freed_memory
 from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress
@@ -41,6 +39,8 @@ from atlasd.runtime.stages import located
 from atlasd.studies.config import PaperConfig, option, tolerance_option
 from atlasd.studies.jets.data import find_jets, jet_count, read_jets
 from atlasd.studies.jets.run import jet_moments
+from atlasd.studies.jets.scores import accuracy, auroc, background_rejection
+from atlasd.studies.jets.train import Budget, log_odds, train_classifier
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 from atlasd.studies.rivals.liegan import LieGAN

@@ -12,11 +12,11 @@ from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.geometry.atlas import Atlas
-from atlasd.prediction.segment import SegmentPredictor
 from atlasd.prediction.train import Schedule
 from atlasd.runtime.random import stream
 from atlasd.studies.config import option
 from atlasd.studies.digits.data import BACKGROUND, CENTRES, CLASSES, RADIUS, SphereDigits, sphere_mnist
+from atlasd.studies.digits.segment import SegmentPredictor
 from atlasd.studies.rivals.asking import ask_map, ask_tandem
 from atlasd.studies.rivals.compare import OURS, Answer, CompareConfig, Contest
 from atlasd.studies.rivals.liegan import LieGAN

@@ -8,13 +8,13 @@ from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
-from atlasd.prediction.second_order import SecondOrderPredictor
 from atlasd.report.views import draw_actions
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.climate import run as climate
 from atlasd.studies.climate.classes import ACTIONS
 from atlasd.studies.climate.samples import DISCOVERY
+from atlasd.studies.climate.second_order import SecondOrderPredictor
 from atlasd.studies.climate.synthetic import synthetic_climate
 from atlasd.studies.climate.write import write_map
 from atlasd.studies.config import configure

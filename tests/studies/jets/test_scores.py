@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from atlasd.errors import InputError
-from atlasd.nn.scores import accuracy, auroc, background_rejection
 from atlasd.runtime.random import stream
+from atlasd.studies.jets.scores import accuracy, auroc, background_rejection
 
 LABEL = torch.tensor([1, 1, 1, 1, 0, 0, 0, 0])
 

@@ -6,9 +6,9 @@ import torch
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.fit import fit_predictor
-from atlasd.prediction.segment import ChartSegmenter, SegmentPredictor
 from atlasd.prediction.train import Schedule
 from atlasd.runtime.random import stream
+from atlasd.studies.digits.segment import ChartSegmenter, SegmentPredictor
 
 ATLAS = Atlas.at([(8, 8), (8, 24)], in_radius=7, out_radius=7)
 

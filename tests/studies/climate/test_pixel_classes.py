@@ -6,11 +6,11 @@ import torch
 from atlasd.errors import InputError
 from atlasd.geometry.actions import gradient
 from atlasd.geometry.atlas import Atlas
-from atlasd.prediction.cgnet import CGNetPredictor, ChartCGNet
 from atlasd.prediction.fit import fit_predictor
-from atlasd.prediction.second_order import SecondOrderPredictor
 from atlasd.prediction.train import Schedule
 from atlasd.runtime.random import stream
+from atlasd.studies.climate.cgnet import CGNetPredictor, ChartCGNet
+from atlasd.studies.climate.second_order import SecondOrderPredictor
 
 ATLAS = Atlas.at([(16, 16), (16, 23)], 12, 9)
 
