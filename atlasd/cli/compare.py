@@ -16,7 +16,9 @@ from atlasd.cli.options import running_options
 
 @running_options
 def compare(
-    name: Annotated[str, typer.Argument(help="heat, dimuons, top-tagging or sphere-mnist.")],
+    name: Annotated[
+        str, typer.Argument(help="heat, dimuons, top-tagging, sphere-mnist, affine, cubic, sector, flows or two-body.")
+    ],
     settings: Settings = [],  # noqa: B006
     tolerance: Tolerance = None,
     seed: Seed = 0,
@@ -64,6 +66,7 @@ def compare(
     if table.memory:
         screen.print(row_table(table.memory))
     typer.echo(f"negative control: {contest.control}")
-    typer.echo("paper: " + ", ".join(f"{k}: {v}" for k, v in contest.paper.items()))
+    if contest.paper:
+        typer.echo("paper: " + ", ".join(f"{k}: {v}" for k, v in contest.paper.items()))
     if not running.quiet:
         tell(f"kept in {directory}")

@@ -87,6 +87,9 @@ class Objective:
         difference = left - right
         if self._units == "raw" and len(self.problem.units.outputs):
             sizes = self.problem.units.outputs.to(difference.dtype)
-            difference = difference * sizes.reshape(-1, *[1] * (difference.ndim - 3))
+            if sizes.ndim == 2:  # velocities, in units of the states
+                difference = difference @ sizes.mT
+            else:
+                difference = difference * sizes.reshape(-1, *[1] * (difference.ndim - 3))
         each = difference.abs() if self.loss == "mae" else difference.square()
         return each.mean(2) if each.ndim > 2 else each

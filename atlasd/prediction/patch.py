@@ -17,6 +17,7 @@ from torch.nn import functional
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.networks import gate, uniform
+from atlasd.prediction.optimise import Adam, one_cycle
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.skill import measure_skill
 from atlasd.prediction.train import Ensemble, polish
@@ -109,19 +110,14 @@ class PatchPredictor:
         def loss(x: Tensor, y: Tensor) -> Tensor:
             return ((network.on_rows(x) - y).square() / unit).mean()
 
-        optimiser = torch.optim.Adam(network.parameters(), lr=self.learning_rate, fused=True)
-        cycle = torch.optim.lr_scheduler.OneCycleLR(
-            optimiser, self.learning_rate, total_steps=self.steps, pct_start=0.15
-        )
+        optimiser = Adam(list(network.parameters()))
         for _ in progress.track(range(self.steps), "fit predictors"):
             pick = torch.randint(x.shape[1], (self.batch,), generator=generator)
-            optimiser.zero_grad(set_to_none=True)
             loss(x[:, pick], y[:, pick]).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            cycle.step()
+            optimiser.step(*one_cycle(optimiser.count, self.steps, self.learning_rate))
 
         def losses() -> Iterator[Tensor]:
-            yield loss(x, y)
+            yield loss(x, y)[None]
 
         def held_out_loss() -> Tensor:
             with torch.no_grad():

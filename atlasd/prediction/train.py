@@ -20,10 +20,11 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional
 
 from atlasd.data.samples import Samples
+from atlasd.prediction.optimise import Adam, Descent, one_cycle
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
-_POLISHED = 16_384
+_POLISHED = 4096
 """The most samples that are polished on: each iteration reads all of them."""
 _EXACT = 1e-6
 """Held-out loss in units of the targets' variance below which no more is to be gained in float32."""
@@ -219,14 +220,7 @@ def fit_networks(
 
     generator = stream(seed, "fit", "order")
     epochs, steps = schedule.passes(length), math.ceil(length / schedule.batch)
-    optimiser = torch.optim.Adam(list(ensemble.parameters.values()), lr=schedule.learning_rate, fused=True)
-    cycle = (
-        None
-        if schedule.constant
-        else torch.optim.lr_scheduler.OneCycleLR(
-            optimiser, schedule.learning_rate, total_steps=epochs * steps, pct_start=0.15
-        )
-    )
+    optimiser = Adam(list(ensemble.parameters.values()))
     best = ensemble.state()
     best_loss, since = torch.full((len(jobs),), math.inf), torch.zeros(len(jobs))
     curves: dict[str, list[float]] = {"train": [], "held_out": []}
@@ -238,11 +232,9 @@ def fit_networks(
             if len(part) < 2:  # batch norm needs two
                 continue
             value = losses([job.train[part] for job in jobs])
-            optimiser.zero_grad(set_to_none=True)
             value.sum().backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            if cycle is not None:
-                cycle.step()
+            pace = one_cycle(optimiser.count, epochs * steps, schedule.learning_rate)
+            optimiser.step(*((schedule.learning_rate,) if schedule.constant else pace))
             total += float(value.detach().mean()) * len(part)
         current = held_out_losses()
         curves["train"].append(total / length)
@@ -267,7 +259,7 @@ def fit_networks(
 
         def parts() -> Iterator[Tensor]:
             for rows in blocks:
-                yield losses(rows).sum() * (len(rows[0]) / len(few[0]))
+                yield losses(rows) * (len(rows[0]) / len(few[0]))
 
         for row in polish(ensemble, parts, held_out_losses, schedule.polish, best_loss, progress):
             curves["train"].append(row[0])
@@ -287,35 +279,27 @@ def polish(
     *,
     every: int = 50,
 ) -> list[tuple[float, float]]:
-    """L-BFGS on the sum of `losses`, for as long as some held-out loss falls by a tenth in `every` iterations.
+    """L-BFGS on `losses`, for as long as some held-out loss falls by a tenth in `every` iterations.
+
+    Arguments:
+        ensemble: The networks.
+        losses: Yields parts of the losses of all networks, `(E,)`.
+        held_out_losses: Held-out losses of all networks, `(E,)`.
+        iterations: The most iterations.
+        best_loss: Held-out losses so far, `(E,)`.
+        progress: Progress display.
+        every: Iterations between looks at the held-out losses.
 
     Returns:
         Training and held-out loss after each round.
     """
-    parameters = [p for p in ensemble.parameters.values() if p.requires_grad]
-    optimiser = torch.optim.LBFGS(
-        parameters,
-        max_iter=every,
-        history_size=20,
-        line_search_fn="strong_wolfe",
-        tolerance_grad=1e-10,
-        tolerance_change=1e-14,
-    )
-
-    def closure() -> Tensor:
-        optimiser.zero_grad(set_to_none=True)
-        total = torch.zeros(())
-        for value in losses():
-            value.backward()  # type: ignore[no-untyped-call]
-            total = total + value.detach()
-        return total
-
+    descent = Descent([p for p in ensemble.parameters.values() if p.requires_grad], len(ensemble.networks), losses)
     best = ensemble.state()
     curve = []
     for _ in progress.track(range(math.ceil(iterations / every)), "polish predictors"):
-        train_loss = float(optimiser.step(closure))  # type: ignore[arg-type, no-untyped-call]
+        moving = all(descent.iterate() for _ in range(every))
         current = held_out_losses()
-        curve.append((train_loss / len(best), float(current.mean())))
+        curve.append((float(descent.value.mean()), float(current.mean())))
         better = current < best_loss
         if not bool(better.any()):
             break
@@ -323,7 +307,7 @@ def polish(
         best = [new if b else old for new, old, b in zip(state, best, better.tolist(), strict=True)]
         gained = current < 0.9 * best_loss
         best_loss = torch.where(better, current, best_loss)
-        if not bool((gained & (current > _EXACT)).any()):
+        if not moving or not bool((gained & (current > _EXACT)).any()):
             break
     ensemble.load(best)
     return curve

@@ -37,7 +37,9 @@ class CompareSectorConfig(TaskConfig):
 
     samples: int = option(20_000, "points", least=200)
     tolerance: float = option(
-        0.1, "largest strength that counts as a symmetry; no rotation of the plane costs more than 0.19", least=1e-6
+        0.1,
+        "largest strength that counts as a symmetry; transformations of the plane typically cost less than 0.2",
+        least=1e-6,
     )
     liegan_steps: int = option(3000, "steps of LieGAN", least=1)
 
