@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["discover", "discover_cosets", "discover_generators"]
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import asdict, is_dataclass, replace
 from typing import Any
@@ -26,7 +26,7 @@ from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
 from atlasd.discovery.search import Search
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.discovery.targets import Question, Targets, at_first_sight, check_targets, questions
+from atlasd.discovery.targets import WORTH_SAYING, Question, Targets, at_first, check_targets, questions, say_time
 from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.discovery.translations import more_with_translations
 from atlasd.discovery.trial import Clock, Trial, leading, taken
@@ -41,13 +41,6 @@ from atlasd.runtime.device import on_device
 from atlasd.runtime.executor import About, TaskFailed, working
 from atlasd.runtime.progress import LOG, Logged, Progress, Silent, Terminal
 from atlasd.runtime.stages import current_stages, fingerprint
-
-_APART = 4.0
-"""How much more a question must be broken than the best, as a ratio of squares, to be set aside at first sight."""
-_OPEN = 0.1
-"""A residual at first order, as a ratio of squares, up to which every question stays open."""
-_WORTH_SAYING = 5.0
-"""Seconds of a first search from which on the time left is said."""
 
 
 def discover(
@@ -181,8 +174,10 @@ def _attempt(
     learned = LearnedMap(problem) if problem.common is None else None
     asked = questions(problem, action, rho_out) or [Question("given", problem.action, "")]
     posed = [problem if not q.words else pose(problem, q.action) for q in asked]
-    order, aside = _promising(problem, posed)
+    order, aside = at_first(problem, posed)
     skipped = [(asked[i], why) for i, why in aside.items()]
+    if problem.is_field and not problem.classes:
+        say_time([posed[i] for i in order], shown)
     trials: list[Trial] = []
     for place, i in enumerate(order):
         if trials and clock.over:
@@ -190,7 +185,7 @@ def _attempt(
             break
         trials.append(Trial(asked[i], posed[i], search, tolerance, seed, shown, clock))
         left = clock.seconds["search"] + clock.seconds["verdict"]
-        if place == 0 and left > _WORTH_SAYING:
+        if place == 0 and left > WORTH_SAYING:
             shown.say(f"about {left * (len(order) - 0.7):.0f} s left")
     if len(trials) > 1:
         shown.say("; ".join(f"targets as {t.question.words}: {t.brief}" for t in trials))
@@ -230,20 +225,6 @@ def _attempt(
         proposed_cosets=None if best.proposal is None else problem.units.to_raw(best.proposal.matrices).cpu(),
         frames=frames,
     )
-
-
-def _promising(problem: Problem, posed: Sequence[Problem]) -> tuple[list[int], dict[int, str]]:
-    """Questions in the order in which they are asked, and those that are set aside at first sight, with the reason.
-
-    On fields each costs a search: those for which even the least broken generator is broken far more, at first order,
-    than for the best are not pursued.
-    """
-    if len(posed) == 1 or not problem.is_field:
-        return list(range(len(posed))), {}
-    least = [at_first_sight(p) for p in posed]
-    limit = max(_APART * min(least), _OPEN)
-    aside = {i: f"at first order broken by {v**0.5:.0%}" for i, v in enumerate(least) if v > limit}
-    return [i for i in range(len(posed)) if i not in aside], aside
 
 
 def _in_raw_units(problem: Problem, generators: Settled, cosets: Tensor) -> tuple[Group, list[str]]:

@@ -54,7 +54,8 @@ class ChartSurvey:
         radii = self.atlas.radii
         assert radii is not None
         words = f"{len(self.atlas)} charts, in-radius {radii[0]}, out-radius {radii[1]}"
-        words += f"; input further than {self.reach} pixels away explains {self.outside[self.reach]:.1%} of the output"
+        pixels = "1 pixel" if self.reach == 1 else f"{self.reach} pixels"
+        words += f"; input further than {pixels} away explains {self.outside[self.reach]:.1%} of the output"
         if not self.local:
             words += ", so the map is not local at any radius tried"
         return words + (f"; {len(self.dropped)} more charts dropped" if self.dropped else "")
@@ -142,14 +143,16 @@ def _reach_profile(
     rows = []
     for centre in progress.track(tiles, "measure locality"):
         errors, base = model.errors(centre, out, allowed, far=True)
-        best = min(errors.values())
-        if base > 0 and 1 - best / base >= MINIMUM_SKILL:
-            rows.append((1 - best / base, [(errors[r] - best) / base for r in allowed]))
+        if base > 0 and min(errors.values()) <= (1 - MINIMUM_SKILL) * base:
+            rows.append([errors[r] / base for r in (*allowed, -1)])
     if not rows:
         return dict.fromkeys(allowed, 0.0), True
+    left = torch.tensor(rows, dtype=torch.float64)  # (tiles, reaches and far)
     # A tile over an obstacle is poorly learned at any reach, and says nothing about it.
-    enough = 0.8 * max(skill for skill, _ in rows)
-    shares = torch.tensor([r for skill, r in rows if skill >= enough], dtype=torch.float64).median(0).values.tolist()
+    best = left.amin(1)
+    left = left[1 - best >= 0.8 * (1 - best).max()].median(0).values
+    # Who sees more may look away: that a wide model is worse is a matter of its many weights, and says nothing.
+    shares = (left.cummin(0).values - left.min())[:-1].tolist()
     return dict(zip(allowed, shares, strict=True)), min(shares) <= _FAR
 
 
@@ -178,8 +181,8 @@ def _select(
         if missing:
             dropped.append(ChartFinding(place, math.nan, True, math.nan, f"dropped: {missing} pixels are missing"))
             continue
-        errors, base = model.errors(centre, out, [reach], far=False)
-        skill = 1 - errors[reach] / base if base > 0 else 0.0
+        errors, base = model.errors(centre, out, [r for r in profile if r <= reach], far=False)
+        skill = 1 - min(errors.values()) / base if base > 0 else 0.0
         if skill >= MINIMUM_SKILL:
             keep.append(centre)
             skills.append(skill)

@@ -88,6 +88,11 @@ class ChartFinding:
     skill: float = float("nan")
     reason: str = ""
 
+    @property
+    def dropped(self) -> bool:
+        """Whether it was left out before anything was asked of it."""
+        return self.reason.startswith("dropped")
+
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
@@ -249,8 +254,10 @@ class Discovery:
             pairs = [(*(v for c in range(4) for v in (row[c], width[c])), row[4]) for row in rows]
             lines += [shape.format(*pair).rstrip() for pair in pairs]
         if len(self.charts) > 1:
-            apart = [str(k) for k, c in enumerate(self.charts) if c.outlier]
-            lines.append(f"  {len(self.charts)} charts, outliers: {', '.join(apart) or 'none'}")
+            apart = [str(k) for k, c in enumerate(self.charts) if c.outlier and not c.dropped]
+            dropped = sum(c.dropped for c in self.charts)
+            more = f"; {dropped} more dropped" if dropped else ""
+            lines.append(f"  {len(self.charts) - dropped} charts, outliers: {', '.join(apart) or 'none'}{more}")
         if self.proposed_cosets is not None and self.proposed is not None:
             proposal = f"{len(self.proposed)} generator(s) and {len(self.proposed_cosets)} coset(s)"
             lines.append(f"  before the verdict, the search proposed {proposal}")

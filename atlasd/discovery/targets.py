@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ["KINDS", "Question", "Targets", "at_first_sight", "check_targets", "questions"]
+__all__ = [
+    "KINDS",
+    "WORTH_SAYING",
+    "Question",
+    "Targets",
+    "at_first",
+    "at_first_sight",
+    "check_targets",
+    "questions",
+    "say_time",
+]
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TypeAlias
+
+import torch
 
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Residual
@@ -14,10 +28,20 @@ from atlasd.discovery.search import solve
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction
 from atlasd.geometry.stacked import Stacked
+from atlasd.runtime.progress import Progress
 
 KINDS = ("vector", "covector", "trivial")
 Targets: TypeAlias = str | Sequence[str] | Representation | None
 """`auto`, kinds that are to be tried, a representation, or `None` for what the action says."""
+
+_APART = 4.0
+"""How much more a question must be broken than the best, as a ratio of squares, to be set aside at first sight."""
+_OPEN = 0.1
+"""A residual at first order, as a ratio of squares, up to which every question stays open."""
+_LOOKS = 110
+"""First looks at a map of fields that an answer takes: 80 to 150 on all kinds of maps that were measured."""
+WORTH_SAYING = 5.0
+"""Seconds from which on the time left is said."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +111,32 @@ def at_first_sight(problem: Problem, samples: int = 24) -> float:
     return float(values[0]) if len(values) else 1.0
 
 
+def say_time(posed: Sequence[Problem], shown: Progress) -> None:
+    """Says how long the questions may take, from a look at one of them; the first of two looks wakes the workers."""
+    seconds = []
+    for _ in range(2):
+        started = time.perf_counter()
+        at_first_sight(posed[0])
+        seconds.append(time.perf_counter() - started)
+    left = _LOOKS * len(posed) * min(seconds)
+    if left > WORTH_SAYING:
+        shown.say(f"about {left:.0f} s left, by a first look at the map")
+
+
+def at_first(problem: Problem, posed: Sequence[Problem]) -> tuple[list[int], dict[int, str]]:
+    """Questions in the order in which they are asked, and those that are set aside at first sight, with the reason.
+
+    On fields each costs a search: those for which even the least broken generator is broken far more, at first order,
+    than for the best are not pursued.
+    """
+    if len(posed) == 1 or not problem.is_field:
+        return list(range(len(posed))), {}
+    least = [at_first_sight(p) for p in posed]
+    limit = max(_APART * min(least), _OPEN)
+    aside = {i: f"at first order broken by {v**0.5:.0%}" for i, v in enumerate(least) if v > limit}
+    return [i for i in range(len(posed)) if i not in aside], aside
+
+
 def _open(problem: Problem, action: Action | None, fits: bool) -> bool:
     """Whether the shape leaves it open how inputs or targets move, and nobody has said."""
     if action is not None:
@@ -117,6 +167,8 @@ def _of_fields(kind: str, problem: Problem, base: GridAction, given: bool) -> li
         return [*(Question(kind, a, f"invariants of vectors, {said}") for a, said in made), *plain]
     made = []
     for rho, said in _conventions(n):
+        if not moves_in and base.rho_in is not None and not _holds(base.rho_in, rho(1, False), n):
+            continue  # one file, one convention
         rho_in = rho(channels // n, False) if moves_in else base.rho_in
         made.append((replace(base, rho_in=rho_in, rho_out=rho(outputs // n, dual)), said))
     return [Question(kind, a, f"components of {kind}s, {said}") for a, said in made]
@@ -136,6 +188,14 @@ def _conventions(n: int) -> list[tuple[Callable[[int, bool], Stacked], str]]:
         (made(True, True), "along columns first, then against the order of the rows"),
         *first,
     ]
+
+
+def _holds(whole: Representation, part: Representation, n: int) -> bool:
+    """Whether some `n` channels, in their order, transform as `part`."""
+    g = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    large, small = whole(g), part(g)
+    places = combinations(range(len(large)), n)
+    return any(torch.allclose(large[list(p)][:, list(p)], small) for p in places)
 
 
 def _invariants(outputs: int, what: str) -> str:

@@ -56,7 +56,7 @@ def export_onnx(module: nn.Module, x: Tensor, path: str | Path) -> Path:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as error:
-        raise InputError(f"ONNX needs the package {error.name!r}; pip install onnx onnxscript.") from error
+        raise InputError(f"ONNX needs the package {error.name!r}; pip install 'atlasd[onnx]'.") from error
     import torch
 
     plain = export(module).eval()

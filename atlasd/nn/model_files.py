@@ -58,7 +58,7 @@ def _onnx(path: Path) -> Callable[[Tensor], Any]:
     try:
         import onnxruntime
     except ImportError as error:
-        raise DataError(f"`{path}` needs the package 'onnxruntime' to be run; pip install onnxruntime.") from error
+        raise DataError(f"`{path}` needs the package 'onnxruntime' to be run; pip install 'atlasd[onnx]'.") from error
     try:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     except Exception as error:

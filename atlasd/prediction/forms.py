@@ -29,6 +29,8 @@ _LOOKED = 3000
 """Samples whose held-out errors choose features and ridge."""
 _FEW = 200
 """Bumps that are enough to compare widths."""
+_LEAST_BUMPS = 10
+"""Bumps of a pair with which it is worth beginning."""
 _LEAST = 1e-6
 """The smallest probability that is told."""
 
@@ -120,9 +122,11 @@ class FormPredictor:
             return min(((s.loss(r, wanted), s, r) for s in sums for r in self.ridges), key=lambda found: found[0])
 
         # Few bumps say which width is best, and many are used.
-        loss, sums, ridge = best(self._kinds(near, fewest, _FEW))
+        tokens = samples.x.shape[1] if samples.x.ndim == 3 else 1
+        loss, sums, ridge = best(self._kinds(near, fewest, _FEW, tokens))
         if len(sums.features.centres):
-            more = best([f for f in self._kinds(near, fewest, self.bumps) if f.width == sums.features.width])
+            kinds = self._kinds(near, fewest, self.bumps, tokens)
+            more = best([f for f in kinds if f.shape == sums.features.shape])
             sums, ridge = more[1:] if more[0] < loss else (sums, ridge)
         fitted = []
         for k in wanted:
@@ -146,8 +150,12 @@ class FormPredictor:
             )
         return fitted
 
-    def _kinds(self, x: Tensor, count: int, bumps: int) -> list[_Features]:
-        """Features that a number of samples allows, for inputs like `(M, D)`, with so many bumps at most."""
+    def _kinds(self, x: Tensor, count: int, bumps: int, tokens: int) -> list[_Features]:
+        """Features that a number of samples allows, for inputs like `(M, D)`, with so many bumps at most.
+
+        Bumps fill a space of a few dimensions. Differences of two vectors of a set are such a space, and forces between
+        two bodies are functions of them.
+        """
         inputs = x.shape[1]
         kinds: list[_Features] = []
         for degree in range(1, self.degree + 1):
@@ -161,7 +169,24 @@ class FormPredictor:
                 _Features(f"{bumps} bumps of width {width:g}", inputs, 2, x[:bumps], width * size)
                 for width in self.widths
             ]
+        pairs = tokens * (tokens - 1) // 2
+        if pairs and bumps >= _LEAST_BUMPS * pairs:
+            apart = _differences(x, tokens).flatten(0, 1)
+            size, each = float(apart.square().sum(-1).mean().sqrt()), bumps // pairs
+            for w in self.widths:
+                name, width = f"bumps of width {w:g} for", w * size
+                kinds.append(_Features(f"{each} {name} each pair", inputs, 2, apart[:each], width, tokens))
+                kinds.append(
+                    _Features(f"{bumps} {name} all pairs", inputs, 2, apart[:bumps], width, tokens, alike=True)
+                )
         return kinds
+
+
+def _differences(x: Tensor, tokens: int) -> Tensor:
+    """Differences of all pairs of the vectors `(M, P n)` of a set, `(M, pairs, n)`."""
+    i, j = torch.triu_indices(tokens, tokens, 1)
+    x = x.unflatten(1, (tokens, -1))
+    return x[:, i] - x[:, j]
 
 
 def _rows(samples: Samples, index: Tensor) -> Tensor:
@@ -178,13 +203,24 @@ def _values(samples: Samples, index: Tensor) -> Tensor:
 @storable()
 @dataclass(frozen=True, eq=False)
 class _Features:
-    """Monomials of inputs `(M, D)` up to a degree, and bumps around centres `(C, D)`, as columns `(M, F)`."""
+    """Monomials of inputs `(M, D)` up to a degree, and bumps around centres `(C, D)`, as columns `(M, F)`.
+
+    With several tokens, bumps are those of the differences of each pair of them, around centres `(C, n)`; or their
+    sums over all pairs, in either sense, where tokens are alike.
+    """
 
     name: str
     inputs: int
     degree: int
     centres: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
     width: float = 1.0
+    tokens: int = 1
+    alike: bool = False
+
+    @property
+    def shape(self) -> tuple[float, int, bool]:
+        """What tells kinds of bumps apart."""
+        return self.width, self.tokens, self.alike
 
     def __call__(self, x: Tensor) -> Tensor:
         columns = []
@@ -196,14 +232,16 @@ class _Features:
         out = torch.stack(columns, dim=-1)
         if len(self.centres):
             centres = self.centres.to(x.dtype) / self.width
-            x = x / self.width
+            x = (x if self.tokens == 1 else _differences(x, self.tokens)) / self.width
+            x = torch.cat([x, -x], dim=1) if self.alike else x
             # -|x - c|^2 / 2, without an array for each term.
-            level = -0.5 * torch.cat([x.square().sum(-1, keepdim=True), torch.ones_like(x[:, :1])], dim=-1)
+            level = -0.5 * torch.cat([x.square().sum(-1, keepdim=True), torch.ones_like(x[..., :1])], dim=-1)
             rows = torch.cat([x, level], dim=-1)
             columns_of = torch.cat(
                 [centres, torch.ones_like(centres[:, :1]), centres.square().sum(-1, keepdim=True)], -1
             )
-            out = torch.cat([out, torch.exp(rows @ columns_of.mT)], dim=-1)
+            bumps = torch.exp(rows @ columns_of.mT)
+            out = torch.cat([out, bumps.sum(1) if self.alike else bumps.flatten(1)], dim=-1)
         return out
 
 

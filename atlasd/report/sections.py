@@ -7,6 +7,7 @@ __all__ = ["article"]
 import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from atlasd.discovery.frames import Picture
 from atlasd.discovery.result import ChartFinding, Direction, Discovery
 from atlasd.report.judged import COLUMNS, MARKS, chosen_tolerance, judged_rows
-from atlasd.report.pictures import field_palette, picture_address
+from atlasd.report.sample import sample_block
 from atlasd.report.sentences import (
     MISSING,
     NULL_LEVEL,
@@ -80,7 +81,7 @@ def article(
         "source": _source(content),
         "own_data": content.get("experiment") == "discover",
         "comparison": _comparison(content),
-        "sample": _sample(fields),
+        "sample": sample_block(fields),
         "time": _time(content),
         "again": _again(content),
     }
@@ -101,7 +102,7 @@ def _facts(discovery: Discovery) -> list[tuple[str, str]]:
         rows += [("breaking at most", strength(max(uppers)))] if uppers else []
     charts = discovery.charts
     if len(charts) > 1 and any(math.isfinite(c.error) for c in charts):
-        rows.append(("charts that agree", f"{charts_that_agree(charts)} of {len(charts)}"))
+        rows.append(("charts that agree", f"{charts_that_agree(charts)} of {sum(not c.dropped for c in charts)}"))
     p = discovery.predictor
     rows += [("predictor skill", share(p.skill) if p.samples else "given")]
     return [*rows, ("seconds", f"{sum(discovery.seconds.values()):.0f}")]
@@ -176,6 +177,9 @@ def _map(discovery: Discovery, fields: Mapping[str, Tensor]) -> str:
     if frames is None and "radii" in fields:
         radii = fields["radii"].tolist()
     places = frames.places if frames is not None and len(frames.places) == len(charts) else [c.center for c in charts]
+    if "rows_up" in fields and float(fields["rows_up"]) > 0 and len(shape) == 2:  # north is up
+        places = [(shape[0] - 1 - p[0], p[1]) for p in places]
+        picture = None if picture is None else replace(picture, levels=picture.levels.flip(0))
     drawing = map_svg(charts, places, picture, shape, radii, chosen_tolerance(discovery) or 0.0)
     worst = sorted(enumerate(charts), key=lambda pair: (not pair[1].outlier, -_or_zero(pair[1].error)))
     rows = [
@@ -187,26 +191,14 @@ def _map(discovery: Discovery, fields: Mapping[str, Tensor]) -> str:
 
 def _standing(chart: ChartFinding) -> str:
     """Whether a chart agrees with the others, and why not."""
+    if chart.dropped:
+        return f"✕ {chart_reason(chart)}"
     found = "✕ outlier chart" if chart.outlier else "agrees" if math.isfinite(chart.error) else "not judged"
     return f"{found}: {chart_reason(chart)}" if chart_reason(chart) else found
 
 
 def _or_zero(value: float) -> float:
     return value if math.isfinite(value) else 0.0
-
-
-def _sample(fields: Mapping[str, Tensor]) -> str:
-    """One sample, what goes in and what comes out, on one scale."""
-    shown = {k: fields[k][0].detach().cpu() for k in ("input", "output") if k in fields and fields[k].ndim == 3}
-    if not shown:
-        return ""
-    low, high = min(float(f.min()) for f in shown.values()), max(float(f.max()) for f in shown.values())
-    pictures = []
-    for name, field in shown.items():
-        step = max(1, math.ceil(max(field.shape) / 192))
-        levels = Picture.of(field[::step, ::step], low, high).levels
-        pictures.append((name, picture_address(levels, field_palette("inferno"))))
-    return part("parts.html", "pictures", pictures, f"{low:.3g}", f"{high:.3g}")
 
 
 def _predictor(discovery: Discovery) -> str:

@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -103,13 +103,15 @@ def _places(discovery: Discovery) -> list[str]:
     charts = discovery.charts
     if len(charts) < 2:
         return []
-    apart = [str(k) for k, c in enumerate(charts) if c.outlier]
-    agree = charts_that_agree(charts)
+    apart = [str(k) for k, c in enumerate(charts) if c.outlier and not c.dropped]
+    dropped, agree = sum(c.dropped for c in charts), charts_that_agree(charts)
+    used = len(charts) - dropped
+    left = [f"{dropped} more {'was' if dropped == 1 else 'were'} dropped before."] if dropped else []
     if not apart:
-        return [f"All {len(charts)} charts agree."] if agree == len(charts) else []
+        return [f"All {used} charts agree.", *left] if agree == used else left
     shown = ", ".join(apart[:12]) + (" and more" if len(apart) > 12 else "")
     subject = f"Chart {shown} is an outlier chart" if len(apart) == 1 else f"Charts {shown} are outlier charts"
-    return [f"{subject}; {agree} of {len(charts)} charts agree."]
+    return [f"{subject}; {agree} of {used} charts agree.", *left]
 
 
 def charts_that_agree(charts: Sequence[ChartFinding]) -> int:
@@ -150,8 +152,12 @@ def _still(track: Track) -> Tensor:
 
 
 def axis_names(discovery: Discovery) -> list[str]:
-    """Names of the axes along which matrices act: those of the array for fields, numbers for vectors."""
+    """Names of the axes along which matrices act: those of the array or of the columns, or else numbers."""
     n = discovery.algebra.basis.shape[-1]
+    config = discovery.config.get("discover", discovery.config)  # a run keeps it beside its own settings
+    named = config.get("axes") if isinstance(config, Mapping) else None
+    if isinstance(named, Sequence) and len(named) == n:
+        return [str(name) for name in named]
     frames = discovery.frames
     if (frames is not None and frames.shape) or any(discovery.charts and len(c.center) == n for c in discovery.charts):
         return {2: ["row", "column"], 3: ["depth", "row", "column"]}.get(n, [str(k + 1) for k in range(n)])

@@ -33,13 +33,12 @@ def print_discovery(
         console.print(_verdict_table(heading, judged))
     if discovery.charts and any(math.isfinite(c.error) for c in discovery.charts):
         worst = max((c.error for c in discovery.charts if math.isfinite(c.error)), default=math.nan)
-        apart = [str(k) for k, c in enumerate(discovery.charts) if c.outlier]
-        console.print(
-            Text(
-                f"{len(discovery.charts)} chart{'s' if len(discovery.charts) > 1 else ''}, "
-                f"largest breaking {strength(worst)}, outlier charts: {', '.join(apart) or 'none'}"
-            )
-        )
+        apart = [str(k) for k, c in enumerate(discovery.charts) if c.outlier and not c.dropped]
+        dropped = sum(c.dropped for c in discovery.charts)
+        used = len(discovery.charts) - dropped
+        words = f"{used} chart{'s' if used > 1 else ''}, largest breaking {strength(worst)}"
+        words += f", outlier charts: {', '.join(apart) or 'none'}" + (f"; {dropped} more dropped" if dropped else "")
+        console.print(Text(words))
     if metrics:
         tables = {k: v for k, v in metrics.items() if _is_table(v)}
         plain = {k: v for k, v in metrics.items() if k not in tables and k not in ("rows", "data")}

@@ -30,6 +30,16 @@ def test_products_of_neighbours_are_local_too(noise):
     assert survey.reach == 1 and survey.local and min(survey.skills) > 0.5
 
 
+def test_a_wide_model_that_is_worse_says_nothing_about_reach():
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(24, 1, 40, 40, generator=generator)
+    y = (x.roll(1, -1) - x.roll(-1, -1)).abs()  # no product of a few components holds it, and weights overfit
+    survey = survey_charts(x, y + moved(x, (0, 1), (0, -1)))
+    shares = list(survey.outside.values())
+    assert shares == sorted(shares, reverse=True) and survey.outside[survey.reach] < 0.02
+    assert survey.reach == 1 and survey.local and "1 pixel away" in survey.describe()
+
+
 def test_a_map_that_reaches_far_is_not_called_local():
     x = torch.randn(80, 1, 44, 44, generator=torch.Generator().manual_seed(1))
     x = torch.nn.functional.avg_pool2d(x, 9, 1, 4) * 9

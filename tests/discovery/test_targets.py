@@ -4,6 +4,8 @@ import pytest
 import torch
 
 import atlasd as ad
+from atlasd.data.vector_channels import Mixing
+from atlasd.discovery.targets import _holds
 from atlasd.errors import InputError
 from atlasd.geometry.stacked import Stacked, intertwiners
 
@@ -105,3 +107,10 @@ def test_a_budget_of_time_is_kept_and_what_is_left_out_is_said():
     assert answer.algebra.distance(ad.known.so(2)) < 1e-3 and len(answer.cosets) == 1
     assert "the discrete part was not looked for" in answer.verdict.reason
     assert "set aside, the budget of time was used up" in answer.verdict.reason
+
+
+def test_targets_take_the_convention_of_the_inputs():
+    columns_first, axes = Stacked(1, reverse=True), Stacked(1)
+    for pairs, part in ((((0, 1),), columns_first), (((1, 0),), axes), (((2, 1),), axes)):
+        assert _holds(Mixing(3, pairs), part, 2)
+    assert not _holds(Mixing(3, ((0, 1),)), axes, 2) and not _holds(Mixing(3, ((0, 1),), False), columns_first, 2)

@@ -66,7 +66,7 @@ def test_evil_everywhere_that_a_name_can_come_from(discovery, tmp_path):
         predictor=replace(discovery.predictor, kind=EVIL),
         seconds={EVIL: 1.0},
         curves={EVIL: (1.0, 2.0)},
-        config={EVIL: EVIL},
+        config={EVIL: EVIL, "axes": [EVIL] * discovery.algebra.basis.shape[-1]},
     )
     path = write_page(tmp_path / "r.html", [Section(hostile, title=EVIL)], title=EVIL)
     reader = _read(path)

@@ -12,7 +12,16 @@ from atlasd.algebra.known_groups import dihedral
 from atlasd.discovery.frames import Frames, Track
 from atlasd.discovery.result import ChartFinding, Direction, Verdict
 from atlasd.report.judged import OTHERS, chosen_tolerance, judged_rows
-from atlasd.report.sentences import answer_sentences, chart_reason, headline, interval, share, strength, track_strengths
+from atlasd.report.sentences import (
+    answer_sentences,
+    axis_names,
+    chart_reason,
+    headline,
+    interval,
+    share,
+    strength,
+    track_strengths,
+)
 
 NAN = math.nan
 
@@ -127,3 +136,18 @@ def test_earlier_frames_can_be_shown(plain, tmp_path):
     track = replace(_track([0.0, 0.02, NAN], [0.0, 0.5, 2.0], [1.0, 1.0, 0.0]), points=points)
     text = replace(plain, frames=Frames((track,))).report(tmp_path / "r.html").read_text()
     assert "t = 0.50: strength of the breaking 20.0 %" in text and "t = 1.00: not measured" in text
+
+
+def test_axes_have_the_names_of_columns(discovery):
+    n = discovery.algebra.basis.shape[-1]
+    names = [f"q{k}" for k in range(n)]
+    assert axis_names(replace(discovery, config={"axes": names})) == names
+    assert axis_names(replace(discovery, config={"file": "a.csv", "discover": {"axes": names}})) == names
+    assert axis_names(replace(discovery, config={"axes": ["q"]})) == axis_names(discovery)
+
+
+def test_dropped_charts_are_no_outliers(discovery):
+    one = ChartFinding((3.0, 4.0), 0.02, False, 0.9)
+    gone = ChartFinding((9.0, 4.0), math.nan, True, 0.1, "dropped: no skill (0.10)")
+    words = " ".join(answer_sentences(replace(discovery, charts=(one, one, gone))))
+    assert "All 2 charts agree. 1 more was dropped before." in words and "outlier" not in words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Placed", "Placement", "place_charts", "plan_charts", "slowness"]
+__all__ = ["NOT_LINEAR", "Placed", "Placement", "place_charts", "plan_charts", "slowness"]
 
 import time
 from collections.abc import Sequence
@@ -19,6 +19,9 @@ from atlasd.runtime.progress import Progress
 MOST = {2: 16, 3: 8}
 """The most charts of a plane and of space: time grows with their number, what they say together hardly does."""
 
+NOT_LINEAR = 3
+"""How many times longer a map takes that is not linear."""
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -29,7 +32,8 @@ class Placement:
         atlas: The charts, where they are known beforehand.
         in_radius: Given by the user.
         out_radius: Given by the user.
-        seconds: How long the whole discovery may take.
+        seconds: How long the whole discovery may take, for a linear map on a free machine.
+        most: The most charts.
     """
 
     kind: str
@@ -37,6 +41,7 @@ class Placement:
     in_radius: int | None
     out_radius: int | None
     seconds: float
+    most: int = 1
 
     def describe(self) -> str:
         """One line for people."""
@@ -45,7 +50,8 @@ class Placement:
         if self.kind == "whole":
             return "one, the whole field"
         if self.atlas is None:
-            return "auto: tiles of the field, at a radius at which the map is measured to be local"
+            few = f", at most {self.most}" if self.most < min(MOST.values()) else ""
+            return f"auto: tiles of the field{few}, at a radius at which the map is measured to be local"
         radii = self.atlas.radii
         sizes = f", in-radius {radii[0]}, out-radius {radii[1]}" if radii else ""
         return f"{self.kind}, {len(self.atlas)} of them{sizes}"
@@ -65,6 +71,7 @@ def plan_charts(
     in_radius: int | None,
     out_radius: int | None,
     vectors: Sequence[tuple[int, int]] = (),
+    budget: float | None = None,
 ) -> Placement:
     """Checks what was asked for against the data; nothing is measured yet.
 
@@ -74,6 +81,7 @@ def plan_charts(
         in_radius: Half the width of input patches; suits the field by default.
         out_radius: Half the width of output patches.
         vectors: Pairs of channels that are components of a vector; charts of the sphere turn them.
+        budget: Seconds of a free machine in which an answer is wanted; `auto` takes fewer charts where it is short.
     """
     if not data.is_field:
         if asked != "auto" or in_radius or out_radius:
@@ -96,7 +104,9 @@ def plan_charts(
             else f"fields must be at least 7 pixels wide to hold a chart, got shape {shape}; use --charts whole."
         )
     if asked == "auto":
-        return Placement("auto", None, in_radius, out_radius, _field_seconds(data, MOST[len(shape)]) + 15)
+        fits = [k for k in range(2, MOST[len(shape)]) if NOT_LINEAR * (_field_seconds(data, k) + 5) <= (budget or 0.0)]
+        most = MOST[len(shape)] if budget is None else max(fits, default=2)
+        return Placement("auto", None, in_radius, out_radius, _field_seconds(data, most) + 5, most)
     if asked == "whole":
         return Placement("whole", Atlas.whole(), None, None, _field_seconds(data, 1))
     out = out_radius or max(2, min(12, min(shape) // 12, room - 3))
@@ -124,7 +134,7 @@ def place_charts(data: OwnData, placement: Placement, seed: int, progress: Progr
         in_radius=placement.in_radius,
         out_radius=placement.out_radius,
         masked=None if data.masked is None else torch.from_numpy(data.masked),
-        most=MOST[data.x.ndim - 2],
+        most=placement.most,
         seed=seed,
         progress=progress,
     )
@@ -186,12 +196,16 @@ def slowness(seconds: float = 0.05) -> float:
 
 
 def _field_seconds(data: OwnData, charts: int) -> float:
-    """Measured on one thread, for a linear map: fitting grows with charts and samples, the search with charts."""
+    """Measured on two cores, for a linear map: fitting grows with charts and samples, the search with charts."""
     dimensions, channels = data.x.ndim - 2, data.x.shape[1]
     fit = 0.0005 * charts * len(data.x) * channels**2
-    return (fit + 0.7 * charts + 8) * (4 if dimensions == 3 else 1) * (3 if data.classes else 1)
+    return (fit + 0.5 * charts + 4) * (7 if dimensions == 3 else 1) * (5 if data.classes else 1)
 
 
 def _vector_seconds(data: OwnData) -> float:
-    """Measured on one thread: fitting takes nearly all of it."""
-    return 20 + 0.004 * len(data.x) + 0.02 * data.x[0].numel()
+    """Measured on one thread: every question costs the same, and sets are asked about their pairs, too."""
+    if data.classes:
+        return 20 + 0.004 * len(data.x) + 0.02 * data.x[0].numel()
+    tokens, outputs = data.x.shape[1] if data.x.ndim == 3 else 0, data.y[0].numel()
+    questions = 3 if outputs % data.x.shape[-1] == 0 else 1  # vectors, covectors, invariants
+    return questions * (3 + 0.004 * len(data.x)) + 0.004 * len(data.x) * tokens

@@ -29,7 +29,7 @@ from atlasd.geometry.affine import AffineAction
 from atlasd.runtime.executor import all_cores
 from atlasd.runtime.progress import Progress, tell
 from atlasd.runtime.stages import located
-from atlasd.studies.own_data.charts import Placement, place_charts, plan_charts, slowness
+from atlasd.studies.own_data.charts import NOT_LINEAR, Placement, place_charts, plan_charts, slowness
 from atlasd.studies.own_data.settings import OwnConfig
 from atlasd.studies.record import Extras
 
@@ -47,14 +47,15 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
         return _run_flow(config, seed, progress)
     started = time.monotonic()
     data, choice = choose_own(config, files)
+    raw = data
     sphere = config.charts.startswith("sphere")
     action, data, pairs = _action(data, config.vectors, sphere, config.targets)
     if config.translations:
         action = _with_translations(action, data)
-    if config.budget:
-        parse_time(config.budget)
-    placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs)
-    for line in _summary(config, data, choice, files, placement, action):
+    budget, slow = parse_time(config.budget) if config.budget else None, slowness()
+    free = None if budget is None else budget / slow
+    placement = plan_charts(data, config.charts, config.in_radius, config.out_radius, pairs, free)
+    for line in _summary(config, data, choice, files, placement, action, slow):
         if line.startswith(("guessed:", "note:")):
             tell(progress, line)  # what nobody asked for is said even where progress is not shown
         else:
@@ -71,13 +72,13 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
                 **shared,
                 action=action,
                 rho_out=_asked(config.targets, data, action),
-                budget=None
-                if not config.budget
-                else max(parse_time(config.budget) - (time.monotonic() - started), 1.0),
+                budget=None if budget is None else max(budget - (time.monotonic() - started), 1.0),
                 device=config.device,
                 progress=progress,
             )
         )
+    if not data.is_field and data.x.ndim == 2 and len(choice.inputs) == data.x.shape[1] > 1:
+        found = replace(found, config={**found.config, "axes": [v.name for v in choice.inputs]})
     metrics: dict[str, Any] = {"samples": len(data.x), "charts": placement.kind}
     metrics["data"] = {
         "file": " and ".join(f"{f.path.name} ({f.kind})" for f in files),
@@ -94,7 +95,7 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
             "used": len(placed.survey.atlas),
             "dropped": len(placed.survey.dropped),
         }
-    return found, Extras(metrics, {}, _picture(data, placed.atlas.radii if placed.atlas else None))
+    return found, Extras(metrics, {}, _picture(raw, placed.atlas.radii if placed.atlas else None, action))
 
 
 def _run_flow(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
@@ -149,8 +150,11 @@ def _asked(targets: str, data: OwnData, action: Action | None) -> Targets:
     """Which transformations of the targets are tried."""
     if targets == "fixed":
         return "trivial"
-    if isinstance(action, GridAction) and (action.rho_out is not None or targets == "auto"):
+    if isinstance(action, GridAction) and action.rho_out is not None:
         return None  # names of the channels have said it
+    if isinstance(action, GridAction) and targets == "auto":
+        # Inputs are vectors, by their names; those of the targets say nothing.
+        return ("vector", "trivial") if not data.classes and data.y.shape[1] % 2 == 0 else None
     if data.classes:
         if targets == "move":
             raise InputError("--targets move needs targets with values, got classes, which do not move; leave it out.")
@@ -180,8 +184,10 @@ def _action(
         raise InputError(f"--vectors must name two of {', '.join(data.inputs + data.targets)}, got {vectors!r}.")
     if data.classes:
         pairs_out = ()
-    nameless = vectors == "auto" and not sphere and not pairs_in and not pairs_out
-    data = scaled(data, *((_possible(z) for z in (data.x, data.y)) if nameless else (pairs_in, pairs_out)))
+    nameless = vectors == "auto" and not sphere and not pairs_out
+    data = scaled(
+        data, pairs_in or (_possible(data.x) if nameless else ()), _possible(data.y) if nameless else pairs_out
+    )
     if sphere:
         data = replace(data, x=data.x.flip(-2), y=data.y.flip(-2)) if data.rows_up else data  # north comes first
         if pairs_in != pairs_out:
@@ -223,7 +229,13 @@ def _possible(field: torch.Tensor) -> tuple[tuple[int, int], ...]:
 
 
 def _summary(
-    config: OwnConfig, data: OwnData, choice: Choice, files: list[DataFile], placement: Placement, action: Action | None
+    config: OwnConfig,
+    data: OwnData,
+    choice: Choice,
+    files: list[DataFile],
+    placement: Placement,
+    action: Action | None,
+    slow: float,
 ) -> list[str]:
     """What was understood, one line each."""
     lines = [f"data: {' and '.join(f'{f.path} ({f.kind})' for f in files)}"]
@@ -243,10 +255,9 @@ def _summary(
         f"note: {n}" for n in (*data.notes, *(f"column {reason.split(';')[0]} and is left out" for reason in unused))
     ]
     lines.append(f"charts: {placement.describe()}")
-    slow = slowness()
     estimate = _time(slow * placement.seconds)
-    if data.is_field and not data.classes:  # perceptrons take the place of stencils
-        estimate += f", or {_time(2 * slow * placement.seconds)} if the map is not linear"
+    if data.is_field and not data.classes:
+        estimate += f", or {_time(NOT_LINEAR * slow * placement.seconds)} if the map is not linear"
     lines.append(f"tolerance: {config.tolerance:g}; estimated time: {estimate}")
     return lines
 
@@ -277,12 +288,18 @@ def _time(seconds: float) -> str:
     return f"about {max(5, 5 * round(seconds / 5))} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
 
 
-def _picture(data: OwnData, radii: tuple[int, int] | None) -> dict[str, torch.Tensor]:
-    """One sample for the report."""
+def _picture(data: OwnData, radii: tuple[int, int] | None, action: Action | None) -> dict[str, torch.Tensor]:
+    """One sample for the report, in units of the file; which channels are vectors, and where north is."""
     if data.x.ndim != 4:
         return {}
     output = data.y[0].float() if data.y.ndim == 4 else data.y[0].float().unsqueeze(0)
     fields = {"input": data.x[0], "output": output}
+    if data.rows_up is not None:
+        fields["rows_up"] = torch.tensor(1.0 if data.rows_up else -1.0)
+    for name in ("input", "output"):
+        rho = getattr(action, f"rho_{name.removesuffix('put')}", None)
+        if isinstance(rho, Mixing):
+            fields[f"{name}_vectors"] = torch.tensor(rho.pairs)
     if radii is not None:
         fields["radii"] = torch.tensor(np.array(radii, dtype=np.float64))
     return fields

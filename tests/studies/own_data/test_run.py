@@ -11,7 +11,7 @@ from atlasd.report import figures
 from atlasd.studies import OWN
 from atlasd.studies.config import configure
 from atlasd.studies.own_data.charts import plan_charts
-from atlasd.studies.own_data.run import load_own
+from atlasd.studies.own_data.run import _action, _asked, load_own
 from atlasd.studies.record import plan_config
 
 
@@ -87,6 +87,8 @@ def test_charts_are_planned_before_work_starts(here):
     np.savez(here / "d.npz", x=x, y=x**2)
     data = own(file="d.npz")
     assert plan_charts(data, "auto", None, None).atlas is None
+    few, none = plan_charts(data, "auto", None, None, budget=40.0), plan_charts(data, "auto", None, None, budget=1.0)
+    assert none.most == 2 < few.most < plan_charts(data, "auto", None, None).most and few.seconds <= 40 / 3
     assert plan_charts(data, "whole", None, None).describe() == "one, the whole field"
     assert len(plan_charts(data, "20,20;20,60", 9, 5).atlas) == 2
     assert 1 < len(plan_charts(data, "grid", None, None).atlas) <= 36
@@ -123,3 +125,12 @@ def test_two_questions_about_one_file_stand_side_by_side(points, here):
 def test_a_budget_must_be_a_time(points, capsys):
     assert main(["discover", "points.npz", "--budget", "soon"]) == 2
     assert "--budget must be a time such as 90s or 2min, got 'soon'" in capsys.readouterr().err
+
+
+def test_targets_of_winds_that_no_name_tells(here):
+    x = np.random.default_rng(0).standard_normal((30, 2, 24, 24)).astype("float32")
+    np.savez(here / "winds.npz", u=x[:, 0], v=x[:, 1], a=x[:, 0], b=x[:, 1], c=x[:, 1])
+    for target, asked in (("a,b", ("vector", "trivial")), ("c", None)):
+        data = own(file="winds.npz", input="u,v", target=target)
+        action, _, _ = _action(data, "auto", False)
+        assert _asked("auto", data, action) == asked and _asked("fixed", data, action) == "trivial"
