@@ -206,8 +206,10 @@ class Court:
         for i in range(0, len(trials), len(sizes)):
             counting = other._counting(trials[i : i + len(sizes)])
             if counting:
-                strengths = torch.stack([trial.charts() for trial in counting])
-                holds = (strengths <= self.tolerance).all(0)
+                # Sizes count by how well data cover them: a chart has few samples.
+                excess = torch.stack([trial.excess.sum(0) for trial in counting]).sum(0)
+                scale = torch.stack([trial.scale.sum(0) for trial in counting]).sum(0)
+                holds = (scale > 0) & (excess <= self.tolerance**2 * scale)
                 best = best & holds if every else max(best, holds, key=lambda held: int(held.sum()))
         if len(self.problem.fold) < 2 * _FIELDS:
             # The samples are too few to choose with some and judge with others: those that chose do not judge.
@@ -270,7 +272,7 @@ class Court:
             uncovered = Losses(
                 losses.through, losses.plain, losses.null, torch.ones_like(losses.covered), losses.displaced
             )
-            strength = uncovered.strength(self.weights).unflatten(0, (len(_LADDER), -1))
+            strength = uncovered.strength(self.weights).clamp_max(1.0).unflatten(0, (len(_LADDER), -1))
             displaced = losses.displaced.unflatten(0, (len(_LADDER), -1))
             rows = torch.stack([displaced.mean(1), strength.square().mean(1).sqrt()], dim=-1)
             self._rungs = rows[rows[:, 0].argsort()]
@@ -283,6 +285,8 @@ class Court:
         """
         good = [t for t in trials if t.coverage >= COVERED and t.samples >= _FEWEST and t.telling >= self.tolerance]
         near = [t for t in good if t.size <= math.pi / 2]
+        # Smaller ones may be covered worse: waves along two axes are taken to themselves by a quarter turn alone.
+        near = [t for t in near if 2 * t.coverage >= near[0].coverage]
         return near[:_JUDGED] if near else good[-1:]
 
     def _judge(self, counting: Sequence[Sequence[_Trial]], groups: Sequence[Sequence[_Trial]]) -> list[Finding]:
