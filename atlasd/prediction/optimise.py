@@ -22,7 +22,7 @@ def one_cycle(step: int, total: int, rate: float, rise: float = 0.15) -> tuple[f
 
     Example:
         >>> [round(one_cycle(i, 100, 1.0)[0], 2) for i in (0, 14, 57, 99)]
-        [0.04, 1.0, 0.5, 0.0]
+        [0.04, 1.0, 0.49, 0.0]
 
     References:
         Smith and Topin, Super-convergence, arXiv:1708.07120 (2017).

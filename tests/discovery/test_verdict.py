@@ -73,11 +73,11 @@ def test_a_predictor_that_is_even_by_design_cannot_confirm_a_mirror():
     x = normal(600, 3, 2).float()
     total = x.sum(1)
     y = total.square().sum(-1) + 2.0 * total.prod(-1) * total[:, 0]  # an odd part of third order
-    few = MomentPredictor(pools=1, schedule=Schedule(epochs=10, batch=64, learning_rate=1e-2, polish=50))
+    few = MomentPredictor(pools=1, schedule=Schedule(epochs=100, batch=64, learning_rate=1e-2))
     court = court_of(x, y, predictor=few)
     (finding,) = court.elements(-torch.eye(2).double()[None])
     assert not finding.passed
-    assert finding.direction.sensitivity < 0.2 or finding.direction.decision == "broken"
+    assert finding.direction.decision == "cannot tell" and finding.direction.sensitivity < 0.2
 
 
 def test_a_small_step_proves_nothing():
