@@ -143,6 +143,11 @@ class Discovery:
         """The answer in a few words; never the name of a group where nothing is known."""
         return str(self.group) if self.verdict.symmetric else self.verdict.reason.split(":")[0]
 
+    @property
+    def answer(self) -> str:
+        """The name of the group, or in a word why none is named: `no symmetry`, `cannot tell`, `not testable`."""
+        return self.group.name if self.verdict.symmetric else self.headline.lower()
+
     def to_dict(self, experiment: str | None = None, **extra: Any) -> dict[str, Any]:
         """The content of `result.json`, schema 2; `extra` adds or replaces top-level entries.
 

@@ -28,8 +28,8 @@ def conformal_lorentz() -> LieAlgebra:
 def lorentz_metrics(found: Discovery, truth: LieAlgebra) -> dict[str, Any]:
     """Names, dimension, the largest principal angle to the truth, and the cosine of the metric with Minkowski's."""
     metrics: dict[str, Any] = {
-        "group": found.group.name,
-        "algebra": identify(found.algebra).name,
+        "group": found.answer,
+        "algebra": identify(found.algebra).name if len(found.algebra.basis) else "none",
         "dimension": found.group.dimension,
         "cosets": found.group.components,
     }

@@ -127,7 +127,7 @@ def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) ->
         "actions": pictures(fitted, samples, test, action),
     }
     metrics = {
-        "group": found.group.name,
+        "group": found.answer,
         "dimension": found.group.dimension,
         "angle_so2_deg": span_angle(found.algebra, so(2)),
         "angle_gl2_deg": span_angle(found.algebra, gl(2)),

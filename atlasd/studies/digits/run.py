@@ -201,7 +201,7 @@ def _metrics(found: Discovery, data: SphereDigits) -> dict[str, Any]:
         "proposed_angle_deg": None if found.proposed is None else span_angle(LieAlgebra(found.proposed), so(2)),
         "scaling_angle_deg": span_angle(found.algebra, scaling),
         "dimension": found.group.dimension,
-        "group": found.group.name,
+        "group": found.answer,
         "extent_deg": math.degrees(min(extents)) if extents else None,
         "turned_deg": math.degrees(float(data.angles.abs().max())),
         "outliers": [k for k, c in enumerate(found.charts) if c.outlier],

@@ -108,7 +108,7 @@ def seen_algebra() -> LieAlgebra:
 def _beam_metrics(found: Discovery) -> dict[str, Any]:
     """Whether the rotation about the beam was found, and how far what was found lies from what is true."""
     metrics: dict[str, Any] = {
-        "group": found.group.name,
+        "group": found.answer,
         "dimension": found.group.dimension,
         "cosets": found.group.components,
     }

@@ -138,7 +138,7 @@ def _metrics(found: Discovery) -> dict[str, Any]:
         "proposed_cosets": None if elements is None else len(elements),
         "dimension": found.group.dimension,
         "cosets": found.group.components,
-        "group": found.group.name,
+        "group": found.answer,
         "outliers": [k for k, c in enumerate(found.charts) if c.outlier],
     }
 

@@ -59,7 +59,7 @@ def run(config: ArctanConfig, seed: int, progress: Progress) -> tuple[Discovery,
     verdicts = found.verdict.cosets
     known = best is not None and len(verdicts) == len(found.cosets)
     metrics = {
-        "group": found.group.name,
+        "group": found.answer,
         "dimension": found.group.dimension,
         "elements": found.group.components,
         "identity": any(place == 0 and errors[k] <= _NEAR_DEG for k, place in enumerate(nearest)),

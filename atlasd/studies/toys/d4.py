@@ -20,7 +20,7 @@ def run(config: FunctionConfig, seed: int, progress: Progress) -> tuple[Discover
     found = discover_toy(square, config, seed, progress)
     errors, nearest = element_errors(found.cosets, square.group.cosets)
     metrics = {
-        "group": found.group.name,
+        "group": found.answer,
         "dimension": found.group.dimension,
         "elements": found.group.components,
         "distinct": len(set(nearest)),

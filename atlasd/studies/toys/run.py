@@ -75,7 +75,7 @@ def run(config: ToyConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
     found = discover_toy(chosen, config, seed, progress)
     truth = chosen.group
     metrics = {
-        "group": found.group.name,
+        "group": found.answer,
         "truth": truth.name,
         "angle_deg": math.degrees(math.asin(min(found.algebra.distance(truth.algebra), 1.0))),
         "dimension": found.group.dimension,
