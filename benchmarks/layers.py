@@ -79,7 +79,7 @@ def random_network(group, kind, seed, activation):
     return built.eval()
 
 
-def planes(seeds):
+def planes(seeds, first=0):
     turns = SO2.algebra.exp(torch.tensor([[0.3], [torch.pi / 4], [1.0], [2.2]], dtype=torch.float64))
     sheared, sheared_turns = conjugated(SO2, SHEAR), SHEAR @ turns @ torch.linalg.inv(SHEAR)
     c4, d4, c8 = ad.known.cyclic(4), ad.known.dihedral(4), ad.known.cyclic(8)
@@ -101,7 +101,7 @@ def planes(seeds):
             print(f"random networks, {activation.__name__}, waves of {shortest:.0f} to {2 * shortest:.0f} pixels")
             for name, (group, kind, elements, change, precision) in rows.items():
                 errors = []
-                for seed in range(seeds):
+                for seed in range(first, first + seeds):
                     x = waves(4, 61, seed, shortest, change).to(precision)
                     built = random_network(group, kind, seed, activation).to(precision)
                     errors.append(float(field_error(built, x, elements, radius=14).square().mean().sqrt()))
@@ -114,7 +114,7 @@ def two_circles():
     return ad.LieAlgebra(basis)
 
 
-def tensors(seeds):
+def tensors(seeds, first=0):
     cases = {
         "so(3)": (ad.known.so(3), 3),
         "so(1,3)": (ad.known.so(1, 3), 4),
@@ -127,7 +127,7 @@ def tensors(seeds):
     for name, (algebra, exact) in cases.items():
         for noise in (0.0, 0.01, 0.03):
             right, seconds = 0, []
-            for seed in range(seeds):
+            for seed in range(first, first + seeds):
                 generator, n = stream(seed, "noise"), algebra.size
                 u, _, v = torch.linalg.svd(torch.randn(n, n, generator=generator, dtype=torch.float64))
                 change = u @ torch.diag(torch.logspace(0, 0.7, n, dtype=torch.float64)) @ v
@@ -276,7 +276,7 @@ def fields(seeds, first=0, epochs=15, width=30, samples=100):
     print("  mean: " + ", ".join(f"{name} {fmean(values):.4f}" for name, values in totals.items()))
 
 
-def refusals(seeds):
+def refusals(seeds, first=0):
     """The models of part 8 that passed and should not."""
     x, c4 = torch.randn(64, 1, 5, 5, generator=stream(0, "refusals")), ad.known.cyclic(4)
     models = {
@@ -307,7 +307,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=", ".join(runs))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     given = parser.parse_args()
     torch.set_num_threads(1)
     for name in given.names or runs:
-        runs[name](given.seeds)
+        runs[name](given.seeds, given.first)

@@ -2,7 +2,7 @@ r"""The named algebras of each matrix size, against which an unknown one is comp
 
 from __future__ import annotations
 
-__all__ = ["Entry", "catalogue"]
+__all__ = ["Entry", "catalogue", "orbit_rates"]
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -58,7 +58,7 @@ def catalogue(n: int) -> tuple[Entry, ...]:
         # These two are there already, as borel(2) and gl(n).
         if not algebra.contains(eye) and (name, n) != ("affine(1)", 2) and name != f"sl({n})":
             found[name + "+R"] = LieAlgebra(torch.cat([algebra.basis, eye[None]]))
-    return tuple(Entry(name, algebra, _orbit_dimension(algebra)) for name, algebra in found.items())
+    return tuple(Entry(name, algebra, int((orbit_rates(algebra) > 1e-8).sum())) for name, algebra in found.items())
 
 
 def _blocks(n: int) -> list[tuple[str, Tensor]]:
@@ -126,11 +126,11 @@ def _complex_structure() -> Tensor:
     return torch.block_diag(*known.so(2).basis, *known.so(2).basis)[None]
 
 
-def _orbit_dimension(algebra: LieAlgebra) -> int:
-    r"""Rank of the map that sends X to the change of the span under conjugation by exp(tX)."""
+def orbit_rates(algebra: LieAlgebra) -> Tensor:
+    r"""How fast the span moves under conjugation by exp(tX), for orthonormal X: singular values, largest first."""
     n, frame = algebra.size, algebra.frame()
     rows = frame.flatten(1)
-    units = torch.eye(n * n, dtype=torch.float64).reshape(-1, n, n)
+    units = torch.eye(n * n, dtype=torch.float64, device=frame.device).reshape(-1, n, n)
     moved = commutator(units[:, None], frame[None]).flatten(2)  # (n * n, k, n * n)
     moved = moved - (moved @ rows.mT) @ rows
-    return int(torch.linalg.matrix_rank(moved.flatten(1), atol=1e-8))
+    return torch.linalg.svdvals(moved.flatten(1))

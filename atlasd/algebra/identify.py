@@ -5,14 +5,14 @@ from __future__ import annotations
 __all__ = ["Identification", "identify"]
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import exp, inf, log, pi
 from typing import Any
 
 import torch
 
 from atlasd.algebra.balance import well_conditioned
-from atlasd.algebra.catalogue import Entry, catalogue
+from atlasd.algebra.catalogue import Entry, catalogue, orbit_rates
 from atlasd.algebra.conjugacy import Conjugation, fit_conjugations
 from atlasd.algebra.evidence import describe_eigenvalues, gather
 from atlasd.algebra.lie import LieAlgebra
@@ -22,10 +22,12 @@ from atlasd.errors import InputError
 _LARGEST_CLOSURE_ERROR = 0.3
 _STARTS, _MORE_STARTS = 8, 24
 # Prior on the logarithm of the condition number of the conjugation, and the noise that rounding leaves.
-_SPREAD_WEIGHT = 1.5
+_SPREAD_WEIGHT = 1.0
 _LEAST_NOISE = 1e-8
+# Misfit in a well-conditioned frame above which the frame may be an accident of noise.
+_ACCIDENT = 0.002
 # Log-odds below which two names are not told apart.
-_LEAST_MARGIN = 1.0
+_LEAST_MARGIN = 2.0
 _LARGEST_MARGIN = 999.0
 
 
@@ -98,13 +100,21 @@ class _Candidate:
 
         The size has a log-uniform prior up to somewhat more than `noise`. The more special an algebra, the
         more directions in which it risks a misfit, and the more it gains by fitting. A very unequal
-        conjugation is unlikely beforehand.
+        conjugation is unlikely beforehand; but where many of them lead to nearly the same span, as rotations along
+        long ellipses do, they count together.
         """
         codimension, largest = self.entry.codimension, log(1.5 * noise / self.entry.algebra.size)
         sizes = torch.linspace(log(_LEAST_NOISE), largest, 100, dtype=torch.float64)
         misfit = self.fit.residual**2 * (-2 * sizes).exp() / 2
         likelihood = torch.logsumexp(-codimension * (sizes + log(2 * pi) / 2) - misfit, dim=0)
-        return float(likelihood) - _SPREAD_WEIGHT * self.fit.spread**2
+        return float(likelihood) - _SPREAD_WEIGHT * self.fit.spread**2 - self._volume
+
+    @cached_property
+    def _volume(self) -> float:
+        r"""Log-volume of spans that a unit volume of conjugations leads to here, against that in the usual frame."""
+        algebras = (LieAlgebra(self.fit.frame), self.entry.algebra)
+        here, usual = (orbit_rates(algebra)[: self.entry.orbit] for algebra in algebras)
+        return float((here.clamp(min=1e-12).log() - usual.to(here).log()).sum())
 
     def contests(self, best: _Candidate, noise: float) -> bool:
         r"""Whether this name fits so much closer than `best` that the noise may be smaller than thought."""
@@ -164,6 +174,14 @@ def identify(value: Any, noise: float = 0.03) -> Identification:
     found = _identify(value.adjoint(change), noise)
     if found.algebra is None or found.conjugation is None:
         return found
+    if found.residual > _ACCIDENT:
+        # A noisy shear is nearly a rotation along a very long ellipse: the frame given must not have another name.
+        plain = _identify(value, noise)
+        if plain.known and plain.name != found.name:
+            why = f"unknown (dim {found.dimension}, {plain.name} or {found.name})"
+            return replace(plain, name=why, confidence=0.0, margin=0.0, algebra=None, conjugation=None)
+        if " or " in plain.name:
+            return plain
     back = torch.linalg.inv(change)
     return replace(found, algebra=found.algebra.adjoint(back), conjugation=back @ found.conjugation)
 

@@ -20,6 +20,7 @@ from atlasd.errors import InputError
 Accept: TypeAlias = Callable[[Tensor], Tensor]
 Array: TypeAlias = npt.NDArray[np.float64]
 Indices: TypeAlias = npt.NDArray[np.int64]
+_LARGEST = 1e6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -104,8 +105,7 @@ def close_products(
             "pass matrices of the size of the algebra."
         )
     candidates = candidates.detach().cpu().double()
-    usable = torch.isfinite(candidates).all(dim=-1).all(dim=-1)
-    usable[usable.clone()] = torch.linalg.cond(membership.framed(candidates[usable])) < 1e6
+    usable = _usable(membership.framed(candidates))
     good, bad = candidates[usable], int((~usable).sum())
     if membership.dimension:
         found, dropped = _Attempt(membership, accept, tolerance, max_order).close(good)
@@ -157,6 +157,8 @@ class _Attempt:
         pool = torch.cat([pool, torch.linalg.inv(pool)])
         measured, generators = True, elements[:0]
         while len(pool):
+            if not bool(_usable(pool).all()):
+                return None  # Powers that grow belong to no group of this kind.
             fresh = self._fresh(elements, pool)
             if not len(fresh):
                 break
@@ -175,8 +177,14 @@ class _Attempt:
             FiniteGroup(table)
         except InputError:
             return None
+        if self.membership.dimension:
+            return elements
         # Noise grows with every product: a clean representation before the next step keeps it in bounds.
-        return elements if self.membership.dimension else polish(elements, table)
+        clean = polish(elements, table)
+        # Anything is near an element of a group whose elements lie closer together than the tolerance. In coordinates
+        # where g is orthogonal, |g - 1|^2 / 2 = n - tr g, and the trace is the same in all.
+        apart = (clean.shape[-1] - clean[1:].diagonal(dim1=-2, dim2=-1).sum(-1)).clamp(min=0.0).sqrt()
+        return clean if bool((apart > 0.9 * self.tolerance).all()) else None
 
     def _fresh(self, elements: Tensor, pool: Tensor) -> Tensor:
         r"""One representative, the mean where the group is finite, per component not met before."""
@@ -216,6 +224,12 @@ def _orthogonal_coordinates(matrices: Tensor, tolerance: float) -> tuple[Tensor,
     if float((s - 1).abs().amax()) > tolerance:
         return identity, identity, matrices
     return to, back, u @ v
+
+
+def _usable(matrices: Tensor) -> Tensor:
+    r"""Which of `matrices` `(m, n, n)` are finite, invertible, and neither huge nor tiny, with shape `(m,)`."""
+    values = torch.linalg.svdvals(torch.nan_to_num(matrices, nan=0.0, posinf=0.0, neginf=0.0))
+    return (values[:, 0] < _LARGEST) & (values[:, -1] > 1 / _LARGEST) & torch.isfinite(matrices).flatten(1).all(dim=1)
 
 
 def _nearest(cosets: Array, inverses: Array, matrices: Array, tolerance: float) -> Indices:

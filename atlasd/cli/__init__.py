@@ -6,7 +6,7 @@ __all__ = ["app", "main"]
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Annotated
 
@@ -17,6 +17,8 @@ from atlasd.runtime.interrupt import prompt_interrupt
 from atlasd.runtime.text import escaped
 
 INTERRUPTED = "atlasd: interrupted; "
+_LONGEST = 2000
+"""Characters of a line that says what was wrong; a file may hold names of any length."""
 AGAIN = "run the same command again to start over."
 
 app = typer.Typer(
@@ -65,20 +67,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the program and returns its exit status: 0 done, 2 bad input, 130 interrupted."""
     command = typer.main.get_command(app)
     given = list(sys.argv[1:] if arguments is None else arguments)
+    interrupted: Callable[[], bool] = lambda: False  # noqa: E731
     try:
-        with prompt_interrupt(_abandoned):
+        with prompt_interrupt(_abandoned) as interrupted:
             status = command.main(given, prog_name="atlasd", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         status = 130
-    except (AtlasdError, OSError) as error:
-        return _fail(str(error))
-    except MemoryError:
-        return _fail("the work must fit into memory, got no room; give it fewer samples or a larger machine.")
     except Exception as error:
+        if interrupted():  # a library that is interrupted while it is imported raises something else
+            status = 130
+        elif isinstance(error, AtlasdError | OSError):
+            return _fail(str(error))
+        elif isinstance(error, MemoryError) or "allocate memory" in str(error):  # torch has its own
+            return _fail("the work must fit into memory, got no room; give it fewer samples or a larger machine.")
         # Usage errors: their class is click's in older typer and typer's own in newer.
-        if not callable(getattr(error, "format_message", None)):
+        elif callable(getattr(error, "format_message", None)):
+            return _fail(error.format_message())  # type: ignore[attr-defined]
+        else:
             raise
-        return _fail(error.format_message())  # type: ignore[attr-defined]
     if status == 130:
         exec("")  # an interrupt that passed through `exec` is remembered until the next one, and would set the status
         print(escaped(_interrupted()), file=sys.stderr)
@@ -101,5 +107,7 @@ def _abandoned() -> str:
 
 
 def _fail(message: str) -> int:
-    print(f"atlasd: error: {escaped(' '.join(message.split()))}", file=sys.stderr)
+    line = " ".join(message.split())
+    line = line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
+    print(f"atlasd: error: {escaped(line)}", file=sys.stderr)
     return 2

@@ -13,7 +13,7 @@ import typer
 
 from atlasd.cli.common import Running, carry_out, tell
 from atlasd.cli.options import running_options
-from atlasd.errors import DataError
+from atlasd.errors import AtlasdError, DataError
 
 N = TypeVar("N", int, float)
 
@@ -116,8 +116,16 @@ def resume(directory: Annotated[Path, typer.Argument(help="The run directory.")]
     plan = read_plan(directory)
     where = plan.get("where")
     wanted = parse_words(plan["words"])
-    with resuming(Path(where) if isinstance(where, str) else Path()):
-        _go_on(wanted, directory, running)
+    try:
+        with resuming(Path(where) if isinstance(where, str) else Path()):
+            _go_on(wanted, directory, running)
+    except (AtlasdError, OSError, MemoryError, typer.Exit):
+        raise
+    except Exception as error:  # whoever can write the directory can keep stages there that do not fit together
+        cause = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise DataError(
+            f"`{directory}` holds stages that do not fit together ({cause}); start the run again."
+        ) from error
 
 
 def _go_on(wanted: Wanted, directory: Path, running: Running) -> None:

@@ -37,10 +37,12 @@ class _Reader:
 
     def __call__(self, rows: slice, axis: int) -> np.ndarray:
         with parquet.ParquetFile(self._path) as file:
-            wanted = np.arange(file.metadata.num_rows)[rows]
+            start, stop, step = rows.indices(file.metadata.num_rows)
             parts, first = [], 0
             for batch in file.iter_batches(_ROWS, columns=[self._name]):
-                mine = wanted[(wanted >= first) & (wanted < first + len(batch))]
-                parts.append(batch.column(0).to_numpy(zero_copy_only=False)[mine - first])
+                begin = max(start - first, (start - first) % step)
+                parts.append(batch.column(0).to_numpy(zero_copy_only=False)[begin : max(stop - first, 0) : step])
                 first += len(batch)
+                if first >= stop:
+                    break
         return np.concatenate(parts) if parts else np.zeros(0)

@@ -17,7 +17,7 @@ MOST_LEVELS = 32
 """Groups inside groups."""
 MOST_BYTES = 2 << 30
 """Bytes of one variable that are read or unpacked at a time."""
-MOST_CELLS = 50_000_000
+MOST_CELLS = 20_000_000
 """Numbers of a table of text."""
 MOST_LINE = 4 << 20
 """Characters of a line of text."""

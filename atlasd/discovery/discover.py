@@ -26,7 +26,7 @@ from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
 from atlasd.discovery.search import Search
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.discovery.targets import WORTH_SAYING, Question, Targets, at_first, check_targets, questions, say_time
+from atlasd.discovery.targets import Question, Targets, at_first, check_targets, questions, say_time, set_aside
 from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.discovery.translations import more_with_translations
 from atlasd.discovery.trial import Clock, Trial, leading, taken
@@ -174,19 +174,21 @@ def _attempt(
     learned = LearnedMap(problem) if problem.common is None else None
     asked = questions(problem, action, rho_out) or [Question("given", problem.action, "")]
     posed = [problem if not q.words else pose(problem, q.action) for q in asked]
-    order, aside = at_first(problem, posed)
-    skipped = [(asked[i], why) for i, why in aside.items()]
+    least = at_first(problem, posed)
+    order = sorted(range(len(posed)), key=least.__getitem__)
     if problem.is_field and not problem.classes:
-        say_time([posed[i] for i in order], shown)
-    trials: list[Trial] = []
-    for place, i in enumerate(order):
-        if trials and clock.over:
-            skipped += [(asked[j], "the budget of time was used up") for j in order[place:]]
-            break
-        trials.append(Trial(asked[i], posed[i], search, tolerance, seed, shown, clock))
-        left = clock.seconds["search"] + clock.seconds["verdict"]
-        if place == 0 and left > WORTH_SAYING:
-            shown.say(f"about {left * (len(order) - 0.7):.0f} s left")
+        say_time([posed[i] for i in order if not set_aside(least[i], least[order[0]], confirmed=False)], shown)
+    tried: dict[int, Trial] = {}
+    skipped: list[tuple[Question, str]] = []
+    for i in order:
+        confirmed = any(t.generators.kept for t in tried.values())
+        why = set_aside(least[i], least[order[0]], confirmed=confirmed)
+        why = why or ("the budget of time was used up" if tried and clock.over else "")
+        if why:
+            skipped.append((asked[i], why))
+        else:
+            tried[i] = Trial(asked[i], posed[i], search, tolerance, seed, shown, clock)
+    trials = [tried[i] for i in sorted(tried)]
     if len(trials) > 1:
         shown.say("; ".join(f"targets as {t.question.words}: {t.brief}" for t in trials))
     chosen = leading(trials)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = [
     "KINDS",
-    "WORTH_SAYING",
     "Question",
     "Targets",
     "at_first",
@@ -12,6 +11,7 @@ __all__ = [
     "check_targets",
     "questions",
     "say_time",
+    "set_aside",
 ]
 
 import time
@@ -40,7 +40,7 @@ _OPEN = 0.1
 """A residual at first order, as a ratio of squares, up to which every question stays open."""
 _LOOKS = 110
 """First looks at a map of fields that an answer takes: 80 to 150 on all kinds of maps that were measured."""
-WORTH_SAYING = 5.0
+_WORTH_SAYING = 5.0
 """Seconds from which on the time left is said."""
 
 
@@ -119,22 +119,26 @@ def say_time(posed: Sequence[Problem], shown: Progress) -> None:
         at_first_sight(posed[0])
         seconds.append(time.perf_counter() - started)
     left = _LOOKS * len(posed) * min(seconds)
-    if left > WORTH_SAYING:
+    if left > _WORTH_SAYING:
         shown.say(f"about {left:.0f} s left, by a first look at the map")
 
 
-def at_first(problem: Problem, posed: Sequence[Problem]) -> tuple[list[int], dict[int, str]]:
-    """Questions in the order in which they are asked, and those that are set aside at first sight, with the reason.
+def at_first(problem: Problem, posed: Sequence[Problem]) -> list[float]:
+    """For every question what `at_first_sight` says; on vectors, where all are cheap, 0."""
+    return [at_first_sight(p) if len(posed) > 1 and problem.is_field else 0.0 for p in posed]
 
-    On fields each costs a search: those for which even the least broken generator is broken far more, at first order,
-    than for the best are not pursued.
+
+def set_aside(value: float, best: float, *, confirmed: bool) -> str:
+    """Why a question is not pursued, or nothing: on fields each costs a search.
+
+    Arguments:
+        value: The least residual of the question at first order.
+        best: That of the best question.
+        confirmed: Whether a better question has been answered with a symmetry; otherwise first order, which may be
+            wrong by much, closes no question that is broken by little.
     """
-    if len(posed) == 1 or not problem.is_field:
-        return list(range(len(posed))), {}
-    least = [at_first_sight(p) for p in posed]
-    limit = max(_APART * min(least), _OPEN)
-    aside = {i: f"at first order broken by {v**0.5:.0%}" for i, v in enumerate(least) if v > limit}
-    return [i for i in range(len(posed)) if i not in aside], aside
+    limit = _APART * best if confirmed else max(_APART * best, _OPEN)
+    return f"at first order broken by {value**0.5:.0%}" if value > limit else ""
 
 
 def _open(problem: Problem, action: Action | None, fits: bool) -> bool:

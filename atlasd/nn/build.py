@@ -82,7 +82,7 @@ def network(
         built = EquivariantMLP(
             group, count * vector(), outputs, width or 64, adapt=adapt, generator=generator, **options
         )
-    built.standardise(x[:1024])  # type: ignore[operator]
+    built.standardise(x[:4096], y[:4096])  # type: ignore[operator]
     return built
 
 

@@ -19,13 +19,20 @@ from atlasd.nn.covariants import Covariants, find_covariants
 from atlasd.nn.intertwiners import Intertwiners
 from atlasd.nn.tensor_types import TensorType, scalar, vector
 
+_SPEED = 0.1
+"""Unit of learned changes of coordinates: of the size of the noise of an algebra, so that steps do not shake them."""
+_ROWS = 10
+"""Least number of targets for each coefficient that least squares may fit to them."""
+
 
 class EquivariantMLP(nn.Module):
     r"""A perceptron whose outputs follow its inputs under a group: :math:`\sum_k f_k(I(x))\, C_k(x)`.
 
     I are the generating invariants of the inputs, C the covariants of the type of the outputs, both found for the group
-    by null spaces; f is a plain perceptron. Invariants are computed in double precision and brought to their units; f
-    sees each as it is, since many functions are polynomials of them, and its asinh, since they have long tails.
+    by null spaces; f is a plain perceptron beside a linear map. Invariants are computed in double precision and brought
+    to their units; f sees each as it is, since many functions are polynomials of them, and its asinh, since they have
+    long tails. `standardise` starts the linear map at its least-squares solution: what is left for the perceptron
+    does not grow with the invariants, whose tails hold little data.
 
     Arguments:
         group: A group or an algebra, known or discovered.
@@ -53,6 +60,8 @@ class EquivariantMLP(nn.Module):
 
     shift: Tensor
     scale: Tensor
+    shift_out: Tensor
+    scale_out: Tensor
 
     def __init__(
         self,
@@ -95,6 +104,8 @@ class EquivariantMLP(nn.Module):
         self.frame = nn.Parameter(torch.zeros(n, n)) if adapt else None
         self.register_buffer("shift", torch.zeros(features, dtype=torch.float64))
         self.register_buffer("scale", torch.ones(features, dtype=torch.float64))
+        self.register_buffer("shift_out", torch.zeros(outputs.size(n), dtype=torch.float64))
+        self.register_buffer("scale_out", torch.ones(outputs.size(n), dtype=torch.float64))
         for name, head in heads.items():
             self.register_buffer(f"unit{name}", torch.ones(len(head), dtype=torch.float64))
         sizes = [2 * features, *[width] * depth]
@@ -102,14 +113,22 @@ class EquivariantMLP(nn.Module):
         for a, b in pairwise(sizes):
             layers += [linear(a, b, generator), nn.SiLU()]
         self.trunk = nn.Sequential(*layers)
-        self.heads = nn.ModuleList(
-            linear(width, c * (len(heads[str(k)]) if str(k) in heads else 1), generator)
-            for k, (c, _, _) in enumerate(outputs.parts)
-        )
+        counts = [c * (len(heads[str(k)]) if str(k) in heads else 1) for k, (c, _, _) in enumerate(outputs.parts)]
+        self.heads = nn.ModuleList(linear(width, count, generator) for count in counts)
+        self.direct = nn.ModuleList(skip_init(nn.Linear, features, count, bias=False) for count in counts)
+        for parameter in self.direct.parameters():
+            nn.init.zeros_(parameter)
         self.standardise(torch.randn(256, inputs.size(n), generator=torch.Generator().manual_seed(0)))
 
-    def standardise(self, x: Tensor) -> None:
-        """Takes the units of invariants and covariants from some inputs. They do not move: no symmetry breaks."""
+    def standardise(self, x: Tensor, y: Tensor | None = None) -> None:
+        """Takes units from data, and starts the linear map of the invariants at its least-squares solution.
+
+        Invariants, covariants and norms of targets do not transform: no symmetry breaks.
+
+        Arguments:
+            x: Some inputs, with shape `(B, size)` or `(B, P, n)`.
+            y: Their targets, with shape `(B,)` or `(B, size of outputs)`; classes have no units and are left out.
+        """
         with torch.no_grad():
             blocks, plain = self._split(x)
             values = self._features(blocks, plain)
@@ -117,25 +136,64 @@ class EquivariantMLP(nn.Module):
             self.scale.copy_(values.std(0, correction=0).clamp_min(1e-9))
             for name, head in self.covariants.items():
                 self.get_buffer(f"unit{name}").copy_(head(blocks).square().mean((0, 2)).sqrt().clamp_min(1e-9))
+            if y is not None and y.is_floating_point():
+                self._fit(blocks, plain, y.double().reshape(len(x), -1))
+
+    def _fit(self, blocks: list[Tensor], plain: Tensor, y: Tensor) -> None:
+        n = self.group.size
+        if y.shape[1] != len(self.scale_out):
+            raise InputError(f"`y` must have {len(self.scale_out)} numbers for {self.outputs}, got {y.shape[1]}.")
+        for (count, p, q), start in zip(self.outputs.parts, self.outputs.offsets(n), strict=True):
+            size = n ** (p + q)
+            place = slice(start, start + count * size)
+            part = y[:, place].unflatten(1, (count, size))
+            if not p + q:
+                self.shift_out[place] = part.mean((0, 2))
+            unit = (part - self.shift_out[place].reshape(count, size)).square().mean((0, 2)).sqrt().clamp_min(1e-12)
+            self.scale_out[place] = unit.repeat_interleave(size)
+        for parameter in self.direct.parameters():
+            nn.init.zeros_(parameter)
+        left = (y - self.shift_out) / self.scale_out - self._standard(blocks, plain)
+        z = (self._features(blocks, plain) - self.shift) / self.scale
+        z = torch.cat([z, torch.ones_like(z[:, :1])], 1)
+        for k, ((count, p, q), start) in enumerate(zip(self.outputs.parts, self.outputs.offsets(n), strict=True)):
+            size = n ** (p + q)
+            target = left[:, start : start + count * size].unflatten(1, (count, size)).movedim(1, -1).flatten(0, 1)
+            along = self._along(blocks, k)  # (B, F, size); one row for each target, one column for each coefficient
+            rows = (along.mT.unsqueeze(-1) * z[:, None, None]).flatten(2).flatten(0, 1)
+            if _ROWS * rows.shape[1] > len(rows):
+                continue
+            found = torch.linalg.lstsq(rows, target, driver="gelsd").solution.mT.reshape(-1, z.shape[1])
+            self.direct.get_parameter(f"{k}.weight").copy_(found[:, :-1])
+            self.heads.get_parameter(f"{k}.bias").add_(found[:, -1])
+
+    def _along(self, blocks: list[Tensor], k: int) -> Tensor:
+        """What the coefficients of outputs k multiply, with shape `(B, F, size)`: covariants, or 1 for scalars."""
+        if str(k) not in self.covariants:
+            return self.shift.new_ones(1, 1, 1)
+        return self.covariants[str(k)](blocks) / self.get_buffer(f"unit{k}")[:, None]
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps `(B, size)` or, for vectors, `(B, P, n)` to `(B, size of outputs)`."""
         blocks, plain = self._split(x)
+        return (self._standard(blocks, plain) * self.scale_out + self.shift_out).to(x.dtype)
+
+    def _standard(self, blocks: list[Tensor], plain: Tensor) -> Tensor:
+        """Outputs in their units."""
         z = (self._features(blocks, plain) - self.shift) / self.scale
-        h = self.trunk(torch.cat([z, torch.asinh(z)], 1).to(next(self.heads.parameters())))
+        like = next(self.heads.parameters())
+        h = self.trunk(torch.cat([z, torch.asinh(z)], 1).to(like))
         parts = []
-        for k, (count, _, _) in enumerate(self.outputs.parts):
-            coefficients = self.heads[k](h)
-            if str(k) in self.covariants:
-                along = self.covariants[str(k)](blocks) / self.get_buffer(f"unit{k}")[:, None]  # (B, F, target)
-                mixed = coefficients.unflatten(1, (count, -1)) @ along.to(coefficients)
-                coefficients = mixed.flatten(1)
+        for k, (count, p, q) in enumerate(self.outputs.parts):
+            coefficients = self.heads[k](h) + self.direct[k](z.to(like))
+            if p + q:
+                along = self._along(blocks, k).to(like)
+                coefficients = (coefficients.unflatten(1, (count, -1)) @ along).flatten(1)
                 if self.frame is not None:
-                    _, p, q = self.outputs.parts[k]
                     back = torch.linalg.inv(self._change())
-                    coefficients = coefficients @ TensorType(((count, p, q),)).matrix(back).mT.to(coefficients)
+                    coefficients = coefficients @ TensorType(((count, p, q),)).matrix(back).mT.to(like)
             parts.append(coefficients)
-        return torch.cat(parts, 1).to(x.dtype)
+        return torch.cat(parts, 1)
 
     @property
     def conjugated(self) -> Group:
@@ -148,7 +206,7 @@ class EquivariantMLP(nn.Module):
 
     def _change(self) -> Tensor:
         assert self.frame is not None
-        return torch.matrix_exp(self.frame.double())
+        return torch.matrix_exp(_SPEED * self.frame.double())
 
     def _features(self, blocks: list[Tensor], plain: Tensor) -> Tensor:
         return torch.cat([self.invariants(blocks)[:, :, 0], plain], 1) if blocks else plain
@@ -218,12 +276,12 @@ class EquivariantSetMLP(nn.Module):
         if adapt and any(p + q for _, p, q in outputs.parts):
             raise InputError("`adapt` must be False for outputs that transform, got True; leave it out.")
 
-    def standardise(self, x: Tensor, mask: Tensor | None = None) -> None:
-        """Takes the units from some sets `(B, P, n)`."""
+    def standardise(self, x: Tensor, y: Tensor | None = None, mask: Tensor | None = None) -> None:
+        """Takes the units from some sets `(B, P, n)` and their targets, as :class:`EquivariantMLP` does."""
         with torch.no_grad():
             x, present = self._moved(x, mask)
             self.weigh.standardise(self._pairs(x)[present[..., 0] > 0])
-            self.core.standardise(self._pool(x, present))
+            self.core.standardise(self._pool(x, present), y)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Maps sets `(B, P, n)`, padded with zeros, to `(B, size of outputs)`."""
@@ -238,7 +296,7 @@ class EquivariantSetMLP(nn.Module):
             )
         present = ((x != 0).any(-1) if mask is None else mask).unsqueeze(-1).to(torch.float64)
         x = x.double() * present
-        return (x if self.frame is None else x @ torch.matrix_exp(self.frame.double()).mT), present
+        return (x if self.frame is None else x @ torch.matrix_exp(_SPEED * self.frame.double()).mT), present
 
     def _pairs(self, x: Tensor) -> Tensor:
         """Each vector beside the sum of its set, `(B, P, 2 n)`."""

@@ -18,7 +18,7 @@ from torch.nn import functional
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import measure_skill
+from atlasd.prediction.skill import InFolds, with_skill
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -36,7 +36,7 @@ _LEAST = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormPredictor:
+class FormPredictor(InFolds):
     """Ridge regression on monomials, alone or with Gaussian bumps; held-out data say which, and how much ridge.
 
     Exact where the law is a polynomial, and hard to beat where it is smooth and components are few. Sums of normal
@@ -76,14 +76,6 @@ class FormPredictor:
                 f"`degree`, `bumps` and `most` must be positive, got {self}; leave them at their defaults."
             )
 
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        """Solves every kind of features, and takes the best on `held_out`."""
-        cells = torch.full((len(samples),), -1)
-        cells[train], cells[held_out] = 0, 1
-        return self.fit_folds(samples, cells, (), only=1, seed=seed, progress=progress)[0][0]
-
     def fit_folds(
         self,
         samples: Samples,
@@ -91,22 +83,9 @@ class FormPredictor:
         plants: Sequence[Callable[[Tensor], Tensor]],
         *,
         progress: Progress,
-        seed: int = 0,
         only: int | None = None,
     ) -> list[list[FittedPredictor]]:
-        """Maps fitted to all samples but those of one fold, for every fold; sums of normal equations serve all.
-
-        Arguments:
-            samples: The data.
-            fold: Number of each sample's fold, `(N,)`; samples with -1 are left out.
-            plants: Maps of inputs `(B, 1, *in)` to targets, which are fitted the same way; not for classes.
-            progress: Progress display.
-            seed: Seed of the choice of bumps.
-            only: The one fold that is wanted; all by default.
-
-        Returns:
-            For every fold the map of the targets, and after it those of the plants.
-        """
+        """Maps for every fold, as `InFolds` says."""
         if samples.is_field:
             raise InputError("`predictor` must not be a FormPredictor for fields; leave it at its default.")
         started = time.perf_counter()
@@ -114,7 +93,7 @@ class FormPredictor:
         wanted = list(range(count)) if only is None else [only]
         used = samples.in_order((fold >= 0).nonzero().flatten())
         fewest = min(int(((fold >= 0) & (fold != k)).sum()) for k in wanted)
-        drawn = used[torch.randperm(len(used), generator=stream(seed, "fit", "bumps"))]
+        drawn = used[torch.randperm(len(used), generator=stream(0, "fit", "bumps"))]
         near = _rows(samples, drawn[: max(self.bumps, _LOOKED)])
 
         def best(kinds: list[_Features]) -> tuple[float, _Sums, float]:
@@ -131,23 +110,13 @@ class FormPredictor:
         fitted = []
         for k in wanted:
             functions = sums.maps(ridge, k, classes=samples.classes)
-            rest = ((fold >= 0) & (fold != k)).nonzero().flatten()
-            skill = measure_skill(functions[0], samples, rest, (fold == k).nonzero().flatten())
+            rest, held = ((fold >= 0) & (fold != k)).nonzero().flatten(), (fold == k).nonzero().flatten()
             fitted.append(
-                [
-                    FittedPredictor(
-                        function=function,
-                        kind=sums.features.name,
-                        skill=skill.pooled,
-                        chart_skill=skill.charts,
-                        reach=0.0,
-                        classes=samples.classes,
-                        samples=len(rest),
-                        seconds=time.perf_counter() - started,
-                    )
-                    for function in functions
-                ]
-            )
+                with_skill(
+                    functions, samples, rest, held, kind=sums.features.name, reach=0.0,
+                    seconds=time.perf_counter() - started,
+                )
+            )  # fmt: skip
         return fitted
 
     def _kinds(self, x: Tensor, count: int, bumps: int, tokens: int) -> list[_Features]:

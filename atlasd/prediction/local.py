@@ -17,7 +17,7 @@ from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.local_map import Dictionary
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import measure_skill
+from atlasd.prediction.skill import InFolds, with_skill
 from atlasd.prediction.stencil import disc
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.progress import Progress
@@ -28,7 +28,7 @@ _WHITE = 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalPredictor:
+class LocalPredictor(InFolds):
     """A stencil, and beside it products and kinks of principal components of the neighbourhood of a pixel.
 
     Second order holds squared gradients and transport by a field; third order reactions; kinks, absolute values of
@@ -60,14 +60,6 @@ class LocalPredictor:
         if self.width < 3 or self.width % 2 == 0:
             raise InputError(f"`width` must be odd and at least 3, got {self.width}.")
 
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        """Fits the charts to `train`; kinds and ridges are chosen on `held_out`."""
-        cells = torch.full((len(samples),), -1)
-        cells[train], cells[held_out] = 0, 1
-        return self.fit_folds(samples, cells, (), only=1, progress=progress)[0][0]
-
     def fit_folds(
         self,
         samples: Samples,
@@ -77,7 +69,7 @@ class LocalPredictor:
         progress: Progress,
         only: int | None = None,
     ) -> list[list[FittedPredictor]]:
-        """Maps fitted to all samples but those of one fold, for every fold; arguments as for a stencil."""
+        """Maps fitted to all samples but those of one fold, for every fold, as `InFolds` says."""
         radii = samples.atlas.radii
         if not samples.is_field or samples.classes or radii is None or radii[0] <= radii[1]:
             raise InputError(
@@ -96,21 +88,13 @@ class LocalPredictor:
         for k in wanted:
             solution = sums.solve(kind, ridge, k, apart=apart)
             maps = [dictionary.map(part, sums, shape) for part in solution.split(samples.outputs, dim=-1)]
-            rest = ((fold >= 0) & (fold != k)).nonzero().flatten()
-            skill = measure_skill(maps[0], samples, rest, (fold == k).nonzero().flatten())
-            row = [
-                FittedPredictor(
-                    function=made,
-                    kind=f"{dictionary.names[kind]} on {2 * half + 1}-pixel discs",
-                    skill=skill.pooled,
-                    chart_skill=skill.charts,
-                    reach=half + 0.5,
-                    samples=len(rest),
-                    seconds=time.perf_counter() - started,
+            rest, held = ((fold >= 0) & (fold != k)).nonzero().flatten(), (fold == k).nonzero().flatten()
+            fitted.append(
+                with_skill(
+                    maps, samples, rest, held, kind=f"{dictionary.names[kind]} on {2 * half + 1}-pixel discs",
+                    reach=half + 0.5, seconds=time.perf_counter() - started,
                 )
-                for made in maps
-            ]
-            fitted.append(row)
+            )  # fmt: skip
         return fitted
 
     def _draw(

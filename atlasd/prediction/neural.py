@@ -17,7 +17,7 @@ from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.networks import ChartConv, VectorMLP
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import measure_skill
+from atlasd.prediction.skill import with_skill
 from atlasd.prediction.train import Job, Schedule, fit_networks, standardise
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
@@ -84,23 +84,11 @@ def fit_modules(
         networks.append(network)
     curves = fit_networks(networks, jobs, schedule, seed=seed, progress=progress, class_weights=class_weights)
     seconds = (time.perf_counter() - started) / len(jobs)
-    fitted = []
-    for network, job in zip(networks, jobs, strict=True):
-        skill = measure_skill(network, job.samples, job.train, job.held_out)
-        fitted.append(
-            FittedPredictor(
-                function=network,
-                kind=kind,
-                skill=skill.pooled,
-                chart_skill=skill.charts,
-                reach=reach,
-                classes=job.samples.classes,
-                samples=len(job.train),
-                seconds=seconds,
-                curves=curves,
-            )
-        )
-    return fitted
+    told: dict[str, Any] = {"kind": kind, "reach": reach, "seconds": seconds, "curves": curves}
+    return [
+        with_skill([network], job.samples, job.train, job.held_out, **told)[0]
+        for network, job in zip(networks, jobs, strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)

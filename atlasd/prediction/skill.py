@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["Skill", "measure_skill"]
+__all__ = ["InFolds", "Skill", "measure_skill", "with_skill"]
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.data.samples import Samples
+from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.trivial import centre_crop, chart_skill, fit_pointwise, pooled_skill
+from atlasd.runtime.progress import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +75,71 @@ def measure_skill(
                 totals[row] += (guess - y).double().square().flatten(2).mean(-1).sum(0)
     charts = chart_skill(totals[0], totals[1], totals[2] if pointwise is not None else None)
     return Skill(charts, pooled_skill(charts))
+
+
+def with_skill(
+    functions: Sequence[Callable[[Tensor], Tensor]],
+    samples: Samples,
+    train: Tensor,
+    held_out: Tensor,
+    *,
+    kind: str,
+    reach: float,
+    seconds: float,
+    inner: tuple[int, ...] | None = None,
+    curves: Mapping[str, tuple[float, ...]] | None = None,
+) -> list[FittedPredictor]:
+    """Functions that were fitted together, with the skill of the first, which is that of the targets.
+
+    Arguments:
+        functions: The map of the targets, and after it those of plants.
+        samples: The data.
+        train: Indices that were fitted to.
+        held_out: Indices that judge.
+        kind: Name for people.
+        reach: Radius of the receptive field in pixels.
+        seconds: Time the fit took.
+        inner: Shape of the middle of the outputs that counts.
+        curves: Training curves.
+    """
+    skill = measure_skill(functions[0], samples, train, held_out, inner=inner)
+    told = (kind, skill.pooled, skill.charts, reach, samples.classes, len(train), seconds, curves or {})
+    return [FittedPredictor(function, *told) for function in functions]
+
+
+class InFolds:
+    """Base of recipes in closed form: sums of normal equations serve all folds."""
+
+    def fit_folds(
+        self,
+        samples: Samples,
+        fold: Tensor,
+        plants: Sequence[Callable[[Tensor], Tensor]],
+        *,
+        progress: Progress,
+        only: int | None = None,
+    ) -> list[list[FittedPredictor]]:
+        """Maps fitted to all samples but those of one fold, for every fold.
+
+        Arguments:
+            samples: The data.
+            fold: Number of each sample's fold, `(N,)`; samples with -1 are left out.
+            plants: Maps of inputs `(B, K, *in)` to what is like the targets, which are fitted the same way.
+            progress: Progress display.
+            only: The one fold that is wanted; all by default.
+
+        Returns:
+            For every fold the map of the targets, and after it those of the plants.
+        """
+        raise NotImplementedError
+
+    def fit(
+        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
+    ) -> FittedPredictor:
+        """Fits all charts to `train`; what is to be chosen is chosen on `held_out`."""
+        cells = torch.full((len(samples),), -1)
+        cells[train], cells[held_out] = 0, 1
+        return self.fit_folds(samples, cells, (), only=1, progress=progress)[0][0]
 
 
 def _class_skill(

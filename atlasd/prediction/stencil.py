@@ -18,7 +18,7 @@ from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.places import place_length, with_places
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import measure_skill
+from atlasd.prediction.skill import InFolds, with_skill
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
@@ -33,7 +33,7 @@ _CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
 
 
 @dataclass(frozen=True, kw_only=True)
-class StencilPredictor:
+class StencilPredictor(InFolds):
     """Outputs as a weighted sum of the pixels around, one round stencil per chart.
 
     A stencil may be wider than the margin between the input and the output patch: outputs then count only where it
@@ -61,14 +61,6 @@ class StencilPredictor:
         if self.width < 1 or self.width % 2 == 0:
             raise InputError(f"`width` must be odd and positive, got {self.width}.")
 
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        """Solves the normal equations of every chart, accumulated sample by sample in float64."""
-        cells = torch.full((len(samples),), -1)
-        cells[train], cells[held_out] = 0, 1
-        return self.fit_folds(samples, cells, (), only=1, progress=progress)[0][0]
-
     def fit_folds(
         self,
         samples: Samples,
@@ -78,18 +70,7 @@ class StencilPredictor:
         progress: Progress,
         only: int | None = None,
     ) -> list[list[FittedPredictor]]:
-        """Stencils fitted to all samples but those of one fold, for every fold; sums of normal equations serve all.
-
-        Arguments:
-            samples: The data.
-            fold: Number of each sample's fold, `(N,)`; samples with -1 are left out.
-            plants: Maps of inputs `(B, K, *in)` to fields like the targets, to which stencils are fitted the same way.
-            progress: Progress display.
-            only: The one fold that is wanted; all by default.
-
-        Returns:
-            For every fold the stencil of the targets, and after it those of the plants.
-        """
+        """Stencils for every fold, as `InFolds` says."""
         if not samples.is_field or samples.classes:
             raise InputError(
                 "`predictor` must not be a StencilPredictor for vectors or classes; use MLPPredictor or ConvPredictor."
@@ -118,22 +99,12 @@ class StencilPredictor:
             functions = [moments.stencil(part, half, shape) for part in solution.split(outputs, dim=-1)]
             held = (fold == k).nonzero().flatten()
             rest = ((fold >= 0) & (fold != k)).nonzero().flatten()
-            inner = _room(samples, half)
-            skill = measure_skill(functions[0], samples, rest, held, batch=self.batch, inner=inner)
             fitted.append(
-                [
-                    FittedPredictor(
-                        function=function,
-                        kind=f"linear stencil, {2 * half + 1} wide",
-                        skill=skill.pooled,
-                        chart_skill=skill.charts,
-                        reach=half + 0.5,
-                        samples=len(rest),
-                        seconds=time.perf_counter() - started,
-                    )
-                    for function in functions
-                ]
-            )
+                with_skill(
+                    functions, samples, rest, held, kind=f"linear stencil, {2 * half + 1} wide", reach=half + 0.5,
+                    seconds=time.perf_counter() - started, inner=_room(samples, half),
+                )
+            )  # fmt: skip
         return fitted
 
     def _halves(self, samples: Samples, count: int) -> list[int]:

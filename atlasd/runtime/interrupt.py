@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 STATUS = 130
+_HEEDED = (signal.SIG_DFL, signal.default_int_handler)
 
 
 @contextmanager
-def prompt_interrupt(message: Callable[[], str], seconds: float = 0.7) -> Iterator[None]:
+def prompt_interrupt(message: Callable[[], str], seconds: float = 0.7) -> Iterator[Callable[[], bool]]:
     """Lets SIGTERM raise `KeyboardInterrupt` as Ctrl-C does, and ends the process if that is not heeded in some time.
 
     Python raises it between two of its own instructions; a large matrix may lie between them. Files are written whole
@@ -24,13 +25,20 @@ def prompt_interrupt(message: Callable[[], str], seconds: float = 0.7) -> Iterat
     Arguments:
         message: Called before ending; gives what to say on standard error.
         seconds: How long to wait for the usual way.
+
+    Yields:
+        Tells whether an interrupt has come.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda: False
         return
     heard, told = os.pipe()
     os.set_blocking(told, False)
-    left = threading.Event()
+    left, came = threading.Event(), threading.Event()
+
+    def stop(number: int, frame: object) -> None:
+        came.set()
+        raise KeyboardInterrupt
 
     def watch() -> None:
         while signals := os.read(heard, 64):
@@ -41,16 +49,20 @@ def prompt_interrupt(message: Callable[[], str], seconds: float = 0.7) -> Iterat
                 finally:
                     os._exit(STATUS)
 
-    terminated = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # What a shell has told its background jobs to ignore stays ignored.
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) in _HEEDED}
+    for each in before:
+        signal.signal(each, stop)
     earlier = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     watcher = threading.Thread(target=watch, name="interrupts", daemon=True)
     watcher.start()
     try:
-        yield
+        yield came.is_set
     finally:
         left.set()
         signal.set_wakeup_fd(earlier)
-        signal.signal(signal.SIGTERM, terminated)
+        for each, handler in before.items():
+            signal.signal(each, handler)
         os.close(told)
         watcher.join()
         os.close(heard)

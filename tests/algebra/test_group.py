@@ -198,3 +198,18 @@ def test_bad_input():
         Group(so2).act(torch.zeros(2, 3))
     with pytest.raises(InputError, match="candidates"):
         Group.close(so2, torch.eye(3)[None])
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.03])
+def test_elements_of_a_noisy_finite_group_stay_apart(noise):
+    # Any rotation is near an element of a dihedral group of high order, which therefore explains nothing.
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+        left, right = (torch.linalg.qr(torch.randn(2, 2, generator=generator, dtype=torch.float64)).Q for _ in "ab")
+        s = left @ torch.diag(torch.tensor([1.0, 8.0], dtype=torch.float64)) @ right
+        g = s @ known.dihedral(8).cosets @ torch.linalg.inv(s)
+        error = torch.randn(g.shape, generator=generator, dtype=torch.float64)
+        g = g + noise * error * (torch.linalg.matrix_norm(g) / torch.linalg.matrix_norm(error))[:, None, None]
+        group = Group.close(known.trivial(2), g)
+        distances = (2 - group.cosets[1:].diagonal(dim1=1, dim2=2).sum(-1)).sqrt()
+        assert (distances > 0.9 * group.tolerance).all()

@@ -123,3 +123,17 @@ def test_invalid_input_is_refused():
         identify(torch.eye(2))
     with pytest.raises(InputError, match=r"`noise` must lie between 0 and 0.3, got 2"):
         identify(known.so(2), noise=2)
+
+
+def test_noise_hardly_ever_makes_a_shear_a_rotation_nor_the_reverse():
+    # A rotation of condition 5 is within 4 % of a shear: with as much noise the two cannot be told apart.
+    entries = [entry for entry in catalogue(2) if entry.algebra.dimension < 3 and entry.name != "scaling"]
+    generator = torch.Generator().manual_seed(8)
+    found = [
+        (entry.name, identify(naming.noisy_conjugate(entry.algebra, 0.02, 4.0, generator)).name)
+        for entry in entries
+        for _ in range(15)
+    ]
+    wrong = [pair for pair in found if pair[0] != pair[1] and not pair[1].startswith("unknown")]
+    assert len(wrong) <= 0.02 * len(found), wrong
+    assert sum(name == answer for name, answer in found) > 0.9 * len(found)

@@ -1,7 +1,9 @@
 """The program as its users start it."""
 
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -59,3 +61,53 @@ def test_help_does_not_wait_for_torch():
     code = "import sys; from atlasd.cli import main; main(['--help']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+# Interrupts while modules are imported: a traceback of Python's, and status -2 or 1, before.
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_during_imports_is_one_line(sign):
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); print('up', flush=True)\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch':\n"
+        "            print('importing', flush=True)\n"
+        "            try: time.sleep(20)\n"
+        "            except KeyboardInterrupt: raise ImportError('cannot load module more than once per process')\n"
+        "import time; sys.meta_path.insert(0, Slow()); sys.argv = ['atlasd', 'run', 'toy']\n"
+        "from atlasd.__main__ import main; sys.exit(main())"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "up\n" and process.stdout.readline() == "importing\n"
+    time.sleep(0.1)
+    process.send_signal(sign)
+    said = process.communicate(timeout=60)[1].strip().splitlines()
+    assert process.returncode == 130 and len(said) == 1 and said[0].startswith("atlasd: interrupted; ")
+
+
+def test_an_interrupt_before_the_program_is_one_line(monkeypatch, capsys):
+    from atlasd import __main__
+
+    class Interrupting:
+        def find_spec(self, name, path=None, target=None):
+            if name == "atlasd.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "atlasd.cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    assert __main__.main() == 130
+    assert capsys.readouterr().err.startswith("atlasd: interrupted; ")
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["run", "toy", "--set", "samples=1000000000000"], "must fit into memory"),
+        (["zoo", "--seeds", "1000000000"], "`seeds` must be from 1 to 1000"),
+        (["run", "x" * 100_000], "unknown experiment"),
+    ],
+)
+def test_what_asks_for_too_much_is_one_line(words, said, tmp_path, capsys):
+    assert main([*words, "--out", str(tmp_path / "run")]) == 2
+    shown = capsys.readouterr().err.strip().splitlines()
+    assert len(shown) == 1 and said in shown[0] and len(shown[0]) < 2100

@@ -1,5 +1,6 @@
 """Files made to harm: each is refused in one line, or read within a second or two and little memory."""
 
+import gc
 import gzip
 import json
 import os
@@ -285,3 +286,18 @@ def test_a_library_that_loops_or_crashes(tmp_path, monkeypatch, code, cause):
     with pytest.raises(DataError, match=f"must be a whole hdf5 file, got one that {cause}"):
         probe.check_opens(tmp_path / "d.h5", "fake", "hdf5", 2.0)
     probe._helper.cache_clear()
+
+
+def test_a_parquet_table_of_many_rows_is_read_in_part(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    zeros = np.zeros(100_000_000, dtype=np.int8)
+    zeros[::1000] = 1
+    parquet.write_table(pyarrow.table({"a": zeros}), tmp_path / "d.parquet")
+    variable = open_data(tmp_path / "d.parquet").variables["a"]
+    del zeros
+    gc.collect()
+    reset_peak()
+    before = resident_megabytes()
+    read = variable.read(slice(500, 3_000_000, 250))
+    assert len(read) == 11_998 and read.sum() == 2999 and (read[2::4] == 1).all()
+    assert peak_megabytes() - before < 300  # the numbers of all rows alone took 800

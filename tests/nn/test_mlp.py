@@ -165,3 +165,28 @@ def test_what_cannot_be_done_is_said():
         EquivariantMLP(ad.known.lorentz(1), 2 * vector(), scalar(), 0)
     with pytest.raises(InputError, match=r"shape \(B, P, 4\)"):
         EquivariantSetMLP(ad.known.lorentz(1), scalar(), 4)(torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_targets_start_the_linear_map_and_give_the_units(unit):
+    x = torch.randn(800, 2, 3, generator=stream(3), dtype=torch.float64)
+    force = unit * ((x * x).sum((1, 2)).unsqueeze(1) * x[:, 0] - 2 * x[:, 1])
+    y = torch.cat([5 * unit + unit * (x[:, 0] * x[:, 1]).sum(1, keepdim=True), force], 1)
+    group, outputs = ad.known.special_orthogonal(3), scalar() + vector()
+    net = EquivariantMLP(group, 2 * vector(), outputs, generator=stream(0)).double()
+    fresh = torch.randn(100, 2, 3, generator=stream(4), dtype=torch.float64)
+    force = unit * ((fresh * fresh).sum((1, 2)).unsqueeze(1) * fresh[:, 0] - 2 * fresh[:, 1])
+    truth = torch.cat([5 * unit + unit * (fresh[:, 0] * fresh[:, 1]).sum(1, keepdim=True), force], 1)
+
+    def error():
+        with torch.no_grad():
+            return float(((net(fresh) - truth).square().mean(0) / truth.var(0)).mean().sqrt())
+
+    net.standardise(x)
+    without = error()
+    net.standardise(x, y)
+    assert error() < 0.3 < 0.9 < without
+    g = elements_inside(group, 1, generator=stream(2))[0]
+    assert torch.allclose(net(fresh @ g.mT), net(fresh) @ outputs.matrix(g).mT, atol=1e-6 * unit)
+    with pytest.raises(InputError, match="must have 4 numbers"):
+        net.standardise(x, y[:, :2])

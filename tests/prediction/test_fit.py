@@ -16,10 +16,9 @@ def test_a_linear_map_gets_a_stencil(rough, two_charts, stencil_map):
 
 
 @pytest.mark.slow
-def test_a_map_that_is_not_linear_gets_a_network(rough, two_charts):
-    y = rough.roll(1, -1) * rough.roll(1, -2)
-    fitted = fit_predictor(rough.repeat(4, 1, 1, 1), y.repeat(4, 1, 1, 1), atlas=two_charts)
-    assert "perceptron" in fitted.kind and fitted.skill > 0.9
+def test_a_map_that_is_not_linear_gets_products(rough, two_charts):
+    fitted = fit_predictor(rough, rough.roll(1, -1) * rough.roll(1, -2), atlas=two_charts)
+    assert "order" in fitted.kind and "stencil" not in fitted.kind
 
 
 def test_vectors_get_the_cheapest_kind_that_explains_them():

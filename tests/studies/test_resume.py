@@ -1,5 +1,6 @@
 """A run that was killed goes on to the same result, whenever it was killed and whatever it is continued with."""
 
+import hashlib
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 
 from atlasd.cli import main
 from atlasd.discovery.spectral import SpectralSearch
@@ -218,3 +220,19 @@ def test_signals_leave_nothing_behind(tmp_path, sign):
         for _ in range(100):
             os.killpg(process.pid, 0)
             time.sleep(0.1)
+
+
+def test_forged_stages_are_one_line(small, tmp_path, monkeypatch, capsys):
+    place = tmp_path / "run"
+    stop(small, monkeypatch, place)
+    path = place / NAME / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for entry in manifest["stages"].values():  # each says that it gave the number 7, with a hash that fits
+        data = save({}, {"tree": "7"})
+        (place / NAME / entry["file"]).write_bytes(data)
+        entry["sha256"] = hashlib.sha256(data).hexdigest()
+    path.write_text(json.dumps(manifest))
+    capsys.readouterr()
+    assert main(["resume", str(place), "--quiet"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert "do not fit together" in said[-1] and "start the run again" in said[-1]

@@ -15,7 +15,7 @@ from torch.nn import functional
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import measure_skill
+from atlasd.prediction.skill import with_skill
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -59,17 +59,10 @@ class SecondOrderPredictor:
         shape = tuple(samples.targets(train[:1]).shape[-2:])
         made = _SecondOrder(x, samples.classes, width, shape, self.components)
         made.fit(x, y, self, progress)
-        skill = measure_skill(made, samples, train, held_out)
-        return FittedPredictor(
-            function=made,
-            kind=f"second order on {width}-pixel patches",
-            skill=skill.pooled,
-            chart_skill=skill.charts,
-            reach=math.sqrt(2.0) * (width // 2),
-            classes=samples.classes,
-            samples=len(train),
-            seconds=time.perf_counter() - started,
-        )
+        return with_skill(
+            [made], samples, train, held_out, kind=f"second order on {width}-pixel patches",
+            reach=math.sqrt(2.0) * (width // 2), seconds=time.perf_counter() - started,
+        )[0]  # fmt: skip
 
 
 def _draw(

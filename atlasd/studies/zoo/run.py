@@ -182,6 +182,9 @@ def _systems(seed: int) -> dict[str, System]:
     return known
 
 
+_MOST_SEEDS = 1000
+
+
 def plan_zoo(
     *,
     seeds: int = 5,
@@ -201,8 +204,8 @@ def plan_zoo(
         noise: Noise in the labels of fitted predictors, relative to the spread of each output.
         tolerance: The strength of a breaking up to which it counts as a symmetry.
     """
-    if seeds < 1:
-        raise InputError(f"`seeds` must be at least 1, got {seeds}.")
+    if not 1 <= seeds <= _MOST_SEEDS:
+        raise InputError(f"`seeds` must be from 1 to {_MOST_SEEDS}, got {seeds}; take others with --first.")
     if first < 0:
         raise InputError(f"`first` must be at least 0, got {first}.")
     if mode not in ("oracle", "fitted", "both"):

@@ -152,7 +152,7 @@ def test_plan_holds_every_system_as_marked():
     "settings, message",
     [
         ({"only": ["heet"]}, "unknown system 'heet', did you mean 'heat"),
-        ({"seeds": 0}, "`seeds` must be at least 1"),
+        ({"seeds": 0}, "`seeds` must be from 1 to 1000"),
         ({"first": -1}, "`first` must be at least 0"),
         ({"mode": "both ways"}, "`mode` must be"),
         ({"noise": -0.1}, "`noise` must be at least 0"),
