@@ -18,7 +18,6 @@ import math
 import random
 import resource
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -194,9 +193,14 @@ def write_stopped(path):
     """A discovery on a file of vectors, interrupted when it has kept six stages."""
     x = np.random.default_rng(0).standard_normal((100, 2)).astype(np.float32)
     np.savez(path.parent / "v.npz", x=x, y=np.square(x).sum(1))
-    with unittest.mock.patch.object(Stages, "put", autospec=True, side_effect=Stages.put) as put:
-        keep = put.side_effect
-        put.side_effect = lambda *given: keep(*given) if put.call_count <= 6 else signal.raise_signal(signal.SIGINT)
+    keep, kept = Stages.put, []
+
+    def put(*given):
+        if len(kept) == 6:
+            raise KeyboardInterrupt
+        kept.append(keep(*given))
+
+    with unittest.mock.patch.object(Stages, "put", put):
         status = quietly("discover", path.parent / "v.npz", "--out", path)[0]
     assert status == 130, status
 
