@@ -42,7 +42,6 @@ from atlasd.discovery.discover import discover
 from atlasd.errors import AtlasdError
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.prediction.train import Schedule
-from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.content import tensor_digest, write_tensors
 from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 from atlasd.runtime.pool import process_pool
@@ -163,15 +162,14 @@ def write_stages(path):
     """An unfinished run with networks, groups and plain values among its stages."""
     x = torch.randn(200, 2, generator=stream(0, "fuzz"))
     predictor = MLPPredictor(hidden=(8,), schedule=Schedule(epochs=3))
-    Checkpoint(path / "kept", "work").do("part", lambda: {"a": [1, 2.5]})
     with contextlib.suppress(KeyboardInterrupt), keeping(path, ["run", "toy", "--seed", "0"], "1") as stages:
         discover(x, x.square().sum(-1), predictor=predictor, progress=False)
+        stages.do("part", lambda: {"a": [1, 2.5]})
         stages.do("group", lambda: Group(LieAlgebra(torch.tensor([[[0.0, -1.0], [1.0, 0.0]]]))))
         raise KeyboardInterrupt
 
 
 def go_on(path):
-    Checkpoint(path / "kept", "work")
     plan = read_plan(path)
     parse_words(plan["words"])
     stages = Stages(path / "stages", plan, fresh=False)

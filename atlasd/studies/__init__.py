@@ -45,10 +45,6 @@ class Experiment:
         """The function that does the work."""
         return importlib.import_module(self.module).run
 
-    def resumes(self) -> bool:
-        """Whether `run` takes a `Checkpoint` as `kept`, and goes on from it where it was stopped."""
-        return bool(getattr(importlib.import_module(self.module), "RESUMES", False))
-
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(

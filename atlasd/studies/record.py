@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from torch import Tensor
 
@@ -19,7 +19,6 @@ from atlasd import __version__
 from atlasd.discovery.digest import read_beside
 from atlasd.discovery.result import Discovery
 from atlasd.errors import AtlasdError, InputError
-from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.content import read_json, tensor_digest, write_tensors
 from atlasd.runtime.device import find_device
 from atlasd.runtime.executor import working_in
@@ -34,8 +33,6 @@ from atlasd.studies.config import Config
 T = TypeVar("T")
 
 _FIELDS = "fields.safetensors"
-KEPT = "kept"
-"""Where in a run directory finished parts stand until the run is done."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +51,8 @@ class Extras:
     fields: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-class Run(Protocol):
-    """What every experiment module offers as `run`."""
-
-    def __call__(self, config: Any, seed: int, progress: Progress, **kept: Checkpoint) -> tuple[Discovery, Extras]:
-        """Does the work and returns it; nothing is written, but for finished parts into `kept` if it `RESUMES`."""
-
-
+Run: TypeAlias = Callable[[Any, int, Progress], tuple[Discovery, Extras]]
+"""What every experiment module offers as `run`: does the work for a configuration and a seed; writes nothing itself."""
 Draw: TypeAlias = Callable[[Discovery, Path, Mapping[str, Tensor]], Any]
 
 
@@ -133,7 +125,7 @@ def check_directory(directory: Path, mark: str = "result.json") -> None:
     if directory.exists():
         if not directory.is_dir():
             raise InputError(f"`out` must be a directory, got the file {str(directory)!r}; choose another name.")
-        known = (directory / mark).is_file() or Checkpoint.stands(directory / KEPT) or (directory / STAGES).is_dir()
+        known = (directory / mark).is_file() or (directory / STAGES).is_dir()
         if not known and any(not is_litter(path.name) for path in directory.iterdir()):
             raise InputError(
                 f"`out` must be empty or an earlier run, got {str(directory)!r} with other files; choose another name."
@@ -155,19 +147,14 @@ def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorde
     """
     log = _Log(progress)
     log.note(plan.command)
-    # The whole configuration is in the title: parts made with other defaults are other work.
-    title = f"{plan.command} {plan.config}"
-    kept = Checkpoint(plan.directory / KEPT, title) if plan.experiment.resumes() else None
     words = plan.config.words(plan.experiment.name, plan.seed)
     with keeping(plan.directory, words, __version__, log.say), working_in(plan.directory):
-        discovery, extras = plan.experiment.runner()(plan.config, plan.seed, log, **({"kept": kept} if kept else {}))
+        discovery, extras = plan.experiment.runner()(plan.config, plan.seed, log)
         log.note(str(discovery))
-        return _write(plan, discovery, extras, log, draw, kept)
+        return _write(plan, discovery, extras, log, draw)
 
 
-def _write(
-    plan: Plan, discovery: Discovery, extras: Extras, log: _Log, draw: Draw | None, kept: Checkpoint | None
-) -> Recorded:
+def _write(plan: Plan, discovery: Discovery, extras: Extras, log: _Log, draw: Draw | None) -> Recorded:
     """Puts down everything a run leaves behind."""
     config = plan.config.as_dict()
     if discovery.config:
@@ -192,8 +179,6 @@ def _write(
         (directory / _FIELDS).unlink(missing_ok=True)
     write_atomically(directory / "log.txt", lambda path: path.write_text(log.text()))
     discovery.save(directory, plan.experiment.name, **entries)
-    if kept is not None:
-        kept.remove()
     return Recorded(plan, discovery, extras, discovery.to_dict(plan.experiment.name, **entries))
 
 

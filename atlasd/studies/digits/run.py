@@ -22,7 +22,7 @@ from atlasd.geometry.actions import GridAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.sphere import Projection, SphereChart, rotate_sphere
 from atlasd.prediction.train import Schedule
-from atlasd.runtime.allocation import keep_freed_memory
+from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.studies.config import PaperConfig, option, tolerance_option

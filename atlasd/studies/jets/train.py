@@ -14,6 +14,7 @@ from torch.nn import functional
 from atlasd.errors import InputError
 from atlasd.nn.metric_gnn import MetricGNN
 from atlasd.runtime.progress import Progress, Silent
+from atlasd.studies.networks import train_network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,21 +72,17 @@ def train_classifier(
     total = budget.epochs * math.ceil(len(x) / budget.batch)
     cycle = torch.optim.lr_scheduler.OneCycleLR(optimiser, budget.learning_rate, total_steps=total, pct_start=0.15)
     label = label.long()
-    losses = []
-    network.train()
-    for _ in (progress or Silent()).track(range(budget.epochs), name):
-        summed = 0.0
-        for part in torch.randperm(len(x), generator=generator).split(budget.batch):
-            loss = functional.cross_entropy(network(x[part]), label[part])
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(network.parameters(), budget.clip)
-            optimiser.step()
-            cycle.step()
-            summed += float(loss.detach()) * len(part)
-        losses.append(summed / len(x))
-    network.eval()
-    return losses
+    return train_network(
+        network,
+        lambda part: functional.cross_entropy(network(x[part]), label[part]),
+        optimiser,
+        lambda: torch.randperm(len(x), generator=generator).split(budget.batch),
+        epochs=budget.epochs,
+        progress=progress or Silent(),
+        label=name,
+        rates=cycle,
+        clip=budget.clip,
+    )
 
 
 def log_odds(network: MetricGNN, x: Tensor, *, batch: int = 256) -> Tensor:
