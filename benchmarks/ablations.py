@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from atlasd.algebra.invariants import metric, metric_cosine
-from atlasd.algebra.known_algebras import so, trivial
+from atlasd.algebra.known import so, trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import Membership
 from atlasd.discovery.cosets import CosetSearch

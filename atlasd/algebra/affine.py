@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from atlasd.algebra.evidence import gather
-from atlasd.algebra.identify import Identification, identify
+from atlasd.algebra.identify import Identification, gather, identify
 from atlasd.algebra.lie import LieAlgebra
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def identify_affine(group: Group, noise: float = 0.03) -> Identification:
 
     Example:
         >>> from atlasd.algebra.group import Group
-        >>> from atlasd.algebra.known_algebras import euclidean, galilei
+        >>> from atlasd.algebra.known import euclidean, galilei
         >>> Group(euclidean(3), affine=True).name, Group(galilei(1), affine=True).name
         ('SE(3)', 'Galilei(1)')
     """

@@ -11,7 +11,7 @@ from itertools import combinations_with_replacement
 import torch
 from torch import Tensor
 
-from atlasd.algebra import known_algebras as known
+from atlasd.algebra import known
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.structure import commutator
 

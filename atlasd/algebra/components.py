@@ -41,10 +41,6 @@ _SUMMAND = re.compile(r"([a-z]+)\(([0-9,]+)\)")
 def identify_group(group: Group, algebra_identification: Identification) -> Identification:
     r"""Names a group whose algebra has been identified.
 
-    Arguments:
-        group: The group.
-        algebra_identification: The identification of `group.algebra`.
-
     Returns:
         The same identification with the name of the group, and the evidence of its components among the
         invariants.
@@ -64,7 +60,7 @@ def name_group(group: Group, algebra_name: str) -> tuple[str, Evidence]:
         The name and a dictionary with what it rests on.
 
     Example:
-        >>> from atlasd.algebra.known_groups import lorentz
+        >>> from atlasd.algebra.known import lorentz
         >>> name_group(lorentz(2), "so(1,3)")[0]
         'O+(1,3)'
     """

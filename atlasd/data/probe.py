@@ -27,14 +27,7 @@ _START = 90.0
 
 
 def check_opens(path: Path, module: str, kind: str, seconds: float = SECONDS) -> None:
-    """Raises where opening a file takes too long or ends the process that does it; other faults are told later.
-
-    Arguments:
-        path: The file.
-        module: The reader, below `atlasd.data`.
-        kind: The format.
-        seconds: How long it may take.
-    """
+    """Raises where opening a file takes too long or ends the process that does it; other faults are told later."""
     if os.name != "posix":  # where pipes cannot be waited for, the file is opened as it is
         return
     helper = _helper()
@@ -43,7 +36,7 @@ def check_opens(path: Path, module: str, kind: str, seconds: float = SECONDS) ->
     slow = helper.end()
     _helper.cache_clear()
     cause = f"took more than {seconds:.0f} seconds" if slow else "crashed the library that reads it"
-    raise DataError(f"`{path}` must be a whole {kind} file, got one that {cause}; is it damaged? Fetch it again.")
+    raise DataError(f"`{path}` must be a complete {kind} file, got one that {cause}; is it damaged? Fetch it again.")
 
 
 class _Helper:

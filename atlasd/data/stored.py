@@ -26,7 +26,7 @@ _last: dict[tuple[str, str, str], tuple[tuple[Any, ...], np.ndarray]] = {}
 
 @dataclass(frozen=True)
 class Stored:
-    """An array in a file, with the manners of a tensor where the library needs them.
+    """An array in a file that can be indexed like a tensor.
 
     Arguments:
         kind: `memory` is a plain file that is mapped; `hdf5` holds netCDF-4 too; `zarr` is a directory or a file.
@@ -137,11 +137,7 @@ def _native(numbers: str) -> np.dtype:
 
 
 def stored(value: Any) -> Stored | None:
-    """A reference to the file behind an array, where there is one: memory maps, HDF5, netCDF-4 by h5py, zarr.
-
-    Arguments:
-        value: What the user gave.
-    """
+    """A reference to the file behind an array, where there is one: memory maps, HDF5, netCDF-4 by h5py, zarr."""
     if isinstance(value, Stored):
         return value
     module = type(value).__module__.split(".")[0]
@@ -168,12 +164,7 @@ def _shard_rows(chunk: int, shape: tuple[int, ...], width: int) -> int:
 
 
 def spill(value: Tensor, path: Path) -> Stored:
-    """Writes a tensor to a file that workers map into memory.
-
-    Arguments:
-        value: What is too large to be sent along.
-        path: Where to.
-    """
+    """Writes a tensor to a file that workers map into memory."""
     array = value.cpu().contiguous().numpy()
     write_atomically(path, lambda file: array.tofile(file))
     return Stored("memory", str(path.resolve()), "", value.shape, array.dtype.str)

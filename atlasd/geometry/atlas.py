@@ -152,11 +152,7 @@ class Atlas:
         return Atlas(tuple(self.charts[k] for k in keep))
 
     def cropped(self, shape: Sequence[int]) -> tuple[tuple[slice, ...], Atlas]:
-        """The smallest box of a field of this spatial shape that all charts need, and the atlas inside it.
-
-        Arguments:
-            shape: Spatial shape of the field.
-        """
+        """The smallest box of a field of this spatial shape that all charts need, and the atlas inside it."""
         whole = tuple(slice(0, s) for s in shape), self
         if not all(isinstance(chart, PlaneChart) for chart in self.charts):
             return whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["REACH", "Edge", "FieldSpline", "Fill", "pixel_slopes", "spline_coefficients", "spline_weights"]
+__all__ = ["REACH", "Edge", "FieldSpline", "Fill", "pixel_slopes", "spline_weights"]
 
 import math
 from collections.abc import Callable
@@ -116,32 +116,6 @@ def _check(order: int, edge: str) -> None:
         raise InputError(f"`order` must be 1, 3 or 5, got {order}; 5 is the default.")
     if edge not in get_args(Edge):
         raise InputError(f"`edge` must be 'free' or 'mirror', got {edge!r}; 'free' is the default.")
-
-
-def spline_coefficients(x: Tensor, *, dimensions: int = 2, order: int = 5, edge: Edge = "free") -> Tensor:
-    """B-spline coefficients of fields: the spline through all their values.
-
-    Arguments:
-        x: Fields, with shape `(*, *S)`, `S` of length `dimensions`.
-        dimensions: The number of spatial axes.
-        order: 1, 3 or 5.
-        edge: See `FieldSpline`. With `mirror` this is `scipy.ndimage.spline_filter`.
-
-    Returns:
-        The coefficients, with the shape of `x`, differentiable.
-
-    Example:
-        >>> spline_coefficients(torch.tensor([1.0, 1.0, 1.0]), dimensions=1).round(decimals=5).tolist()
-        [1.0, 1.0, 1.0]
-
-    References:
-        Unser, Splines: a perfect fit for signal and image processing, IEEE Signal Processing Magazine 16 (1999).
-    """
-    _check(order, edge)
-    grid = _continued(x, dimensions, order, edge)
-    for axis, size in enumerate(x.shape[-dimensions:]):
-        grid = grid.narrow(axis, (order - 1) // 2, size)
-    return grid.movedim(tuple(range(dimensions)), tuple(range(-dimensions, 0)))
 
 
 def pixel_slopes(x: Tensor, axis: int, *, order: int = 5, edge: Edge = "free") -> Tensor:

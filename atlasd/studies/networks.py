@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["given_discovery", "mean_row", "train_network", "weight_count"]
+__all__ = ["class_weights", "given_discovery", "mean_row", "train_network", "weight_count"]
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
+from atlasd.data.samples import Samples
 from atlasd.discovery.result import Discovery, PredictorSummary, Verdict
+from atlasd.errors import InputError
 from atlasd.runtime.progress import Progress
 
 
@@ -64,6 +66,22 @@ def train_network(
         losses.append(total / count)
     network.eval()
     return losses
+
+
+def class_weights(samples: Samples, background: int | None = None, weight: float = 1.0) -> Tensor:
+    """Weights of the classes of pixels in a loss, `(classes,)`; raises unless targets are classes of pixels of a plane.
+
+    Arguments:
+        samples: Inputs and targets.
+        background: A class that counts differently; `None` for none.
+        weight: How much it counts.
+    """
+    if not samples.classes or not samples.is_field or samples.size != 2:
+        raise InputError("`y` must hold a class for every pixel of a plane for this predictor; use another one.")
+    weights = torch.ones(samples.classes)
+    if background is not None:
+        weights[background] = weight
+    return weights
 
 
 def weight_count(network: nn.Module) -> int:

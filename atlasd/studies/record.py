@@ -4,10 +4,11 @@ from __future__ import annotations
 
 __all__ = ["Draw", "Extras", "Plan", "Recorded", "Run", "execute", "plan_config", "plan_run", "read_fields"]
 
+import logging
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ from atlasd.runtime.content import read_json, tensor_digest, write_tensors
 from atlasd.runtime.device import find_device
 from atlasd.runtime.executor import working_in
 from atlasd.runtime.files import is_litter, write_atomically
-from atlasd.runtime.progress import Progress, tell
+from atlasd.runtime.progress import Logged, Progress
 from atlasd.runtime.stages import NAME as STAGES
 from atlasd.runtime.stages import keeping
 from atlasd.runtime.text import escaped
@@ -187,35 +188,19 @@ def read_fields(directory: Path) -> dict[str, Tensor]:
     return read_beside(directory, _FIELDS, read_json(directory / "result.json"))
 
 
-class _Log:
+class _Log(Logged):
     """Passes progress on, and remembers it with the time."""
 
     def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+        super().__init__(progress)
         self._lines: list[str] = []
         self._start = time.monotonic()
         self.note(f"started {datetime.now(UTC).isoformat(timespec='seconds')}")
 
-    def note(self, message: str) -> None:
+    def note(self, message: str, level: int = logging.INFO) -> None:
         """Remembers without showing."""
         since = time.monotonic() - self._start
         self._lines += [f"{since:9.2f} s  {escaped(line)}" for line in message.splitlines()]
-
-    def track(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-        """Yields the items, and notes when they are done."""
-        start = time.monotonic()
-        yield from self._progress.track(items, label, total)
-        self.note(f"{label}: done in {time.monotonic() - start:.2f} s")
-
-    def say(self, message: str) -> None:
-        """Shows and remembers one line."""
-        self.note(message)
-        self._progress.say(message)
-
-    def tell(self, message: str) -> None:
-        """Shows and remembers one line that must be known."""
-        self.note(message)
-        tell(self._progress, message)
 
     def text(self) -> str:
         """All lines."""

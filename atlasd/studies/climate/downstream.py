@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from atlasd.algebra import known
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.discovery.result import Discovery, load
 from atlasd.errors import InputError
 from atlasd.nn.icosahedral import IcosahedralUNet
@@ -25,8 +25,7 @@ from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import current_stages, located
-from atlasd.studies.climate.scores import jaccard_loss
-from atlasd.studies.climate.vertices import VertexMaps, agreement, given_maps, score_maps, synthetic_maps
+from atlasd.studies.climate.vertices import VertexMaps, agreement, given_maps, jaccard_loss, score_maps, synthetic_maps
 from atlasd.studies.config import PaperConfig, option
 from atlasd.studies.networks import given_discovery, mean_row, train_network, weight_count
 from atlasd.studies.paper_figures import paper_figures

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.invariants import metric, metric_cosine
-from atlasd.algebra.known_groups import lorentz
+from atlasd.algebra.known import lorentz
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery, load
@@ -38,8 +38,7 @@ from atlasd.runtime.stages import current_stages, located
 from atlasd.studies.config import PaperConfig, option, tolerance_option
 from atlasd.studies.jets.data import find_jets, jet_count, read_jets
 from atlasd.studies.jets.run import jet_moments
-from atlasd.studies.jets.scores import accuracy, auroc, background_rejection
-from atlasd.studies.jets.train import Budget, log_odds, train_classifier
+from atlasd.studies.jets.train import Budget, accuracy, auroc, background_rejection, log_odds, train_classifier
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 from atlasd.studies.rivals.liegan import LieGAN

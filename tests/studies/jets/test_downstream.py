@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_groups import lorentz, orthogonal
+from atlasd.algebra.known import lorentz, orthogonal
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.result import Discovery, PredictorSummary, Verdict
 from atlasd.errors import DataError, InputError
