@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _NOISE = 0.1
 """Share of a unit generator below which its linear part, or what moves a fixed point, is noise."""
-_WHOLE = {"SO": "SE", "O": "E", "GL+": "Aff+", "GL": "Aff", "SO+": "ISO+"}
+_WITH_TRANSLATIONS = {"SO": "SE", "O": "E", "GL+": "Aff+", "GL": "Aff", "SO+": "ISO+"}
 """What a linear group becomes together with all translations."""
 _NAMED = re.compile(r"([A-Z+]+)\(([0-9,]+)\)(xR\+)?")
 
@@ -117,11 +117,11 @@ def _linear_group(linear: Tensor, cosets: Tensor, tolerance: float) -> Group:
 
 def _with_all_translations(linear: str, n: int) -> str:
     match = _NAMED.fullmatch(linear)
-    if match is None or match[1] not in _WHOLE or sum(map(int, match[2].split(","))) != n:
+    if match is None or match[1] not in _WITH_TRANSLATIONS or sum(map(int, match[2].split(","))) != n:
         return _with_translations(linear, n)
     if match[3]:
         return {"SO": f"Sim+({n})", "O": f"Sim({n})"}.get(match[1], f"{linear}xT({n})")
-    return f"{_WHOLE[match[1]]}({match[2]})"
+    return f"{_WITH_TRANSLATIONS[match[1]]}({match[2]})"
 
 
 def _with_translations(linear: str, shifts: int) -> str:

@@ -17,10 +17,10 @@ from atlasd.algebra.nearest import (
     Array,
     approach,
     gap,
+    orthogonal_form,
     orthogonal_parts,
     search,
     starting_points,
-    whole_orthogonal,
 )
 from atlasd.errors import InputError
 
@@ -61,7 +61,7 @@ class Membership:
             frame = _orthonormal(frame - np.outer(frame @ one, one), rank=len(frame) - 1)
         self._frame: Array = frame.reshape(-1, n, n)
         self._special = len(frame) == n * n - 1 and bool(np.abs(frame @ one).max(initial=0.0) < 0.15)
-        self._form = None if self._special else whole_orthogonal(self._frame)
+        self._form = None if self._special else orthogonal_form(self._frame)
 
     @cached_property
     def _starts(self) -> Array:

@@ -143,8 +143,8 @@ def stored(value: Any) -> Stored | None:
     module = type(value).__module__.split(".")[0]
     if isinstance(value, np.memmap) and value.filename is not None and value.flags.c_contiguous:
         base = value.base
-        whole = not isinstance(base, np.memmap) or base.shape == value.shape
-        if whole and value.dtype.kind in "fiub":
+        complete = not isinstance(base, np.memmap) or base.shape == value.shape
+        if complete and value.dtype.kind in "fiub":
             return Stored("memory", str(value.filename), "", torch.Size(value.shape), value.dtype.str, value.offset)
     if module == "h5py" and hasattr(value, "chunks") and value.dtype.kind in "fiub" and value.ndim:
         rows = _shard_rows(value.chunks[0] if value.chunks else 1, value.shape, value.dtype.itemsize)

@@ -157,7 +157,7 @@ class GridAction:
 
     def _values(self, g: Tensor, field: Tensor | FieldSpline, points: Tensor, rho: Representation | None) -> Tensor:
         spline = self._as_spline(field)
-        moved = spline.at(_whole(self.sources(g, points) + _centre(spline.shape)))
+        moved = spline.at(_snapped(self.sources(g, points) + _centre(spline.shape)))
         return moved if rho is None else _on_axis(rho(self.linear(g)), moved, -2)
 
     def _generate(self, a: Tensor, field: Tensor, rho: Representation | None) -> Tensor:
@@ -175,7 +175,7 @@ def _centre(shape: tuple[int, ...]) -> Tensor:
     return torch.tensor([(s - 1) / 2 for s in shape], dtype=torch.float64)
 
 
-def _whole(sources: Tensor) -> Tensor:
+def _snapped(sources: Tensor) -> Tensor:
     """Positions that are whole up to rounding are whole: quarter turns stay exact."""
     off = sources.detach().round() - sources.detach()
     return sources + off * (off.abs() < 1e-5)

@@ -214,12 +214,12 @@ class FieldSpline:
 
     def _exact(self, points: Tensor, out: Tensor) -> Tensor:
         """`out`, with the pixels themselves where all points of a set are pixels."""
-        whole = (points == points.round()).flatten(-2).all(-1)  # (*A,)
-        if not bool(whole.any()):
+        on_pixels = (points == points.round()).flatten(-2).all(-1)  # (*A,)
+        if not bool(on_pixels.any()):
             return out
         table = _grid_first(self.values, self.dimensions).unflatten(1, self.values.shape[: -self.dimensions])
         pixels = _evaluate(table, self.shape, points, 0, self.fill, gradient=False)[0]
-        return torch.where(whole[..., None, None], pixels, out)
+        return torch.where(on_pixels[..., None, None], pixels, out)
 
 
 def _evaluate(
@@ -273,8 +273,8 @@ def _by_parts(
     # Each part is written with its points last while it is in the cache.
     out = [table.new_empty(len(rows) // count, fields, count) for _ in range(results)]
     for part in parts:
-        for whole, some in zip(out, sums(part), strict=True):
-            whole[part.start // count : part.stop // count] = some
+        for full, some in zip(out, sums(part), strict=True):
+            full[part.start // count : part.stop // count] = some
     return out
 
 

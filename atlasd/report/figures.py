@@ -297,7 +297,7 @@ def _titles(word: str, judged: Sequence[Direction], matrices: Tensor) -> list[st
 
 
 _RADIUS = 60
-_SPHERES = ("a sphere of the data", "each chart rotated by itself", "the whole rotated")
+_SPHERES = ("a sphere of the data", "each chart rotated by itself", "the sphere rotated")
 _ACTIONS = ("as it is", "rotated", "enlarged", "stretched", "sheared")
 _ROWS = ("g x", "f(g x)", "g f(x)")
 
