@@ -27,7 +27,14 @@ _START = 90.0
 
 
 def check_opens(path: Path, module: str, kind: str, seconds: float = SECONDS) -> None:
-    """Raises where opening a file takes too long or ends the process that does it; other faults are told later."""
+    """Raises where opening a file takes too long or ends the process that does it; other faults are told later.
+
+    Arguments:
+        path: The file.
+        module: The reader, below `atlasd.data`.
+        kind: The format.
+        seconds: How long it may take.
+    """
     if os.name != "posix":  # where pipes cannot be waited for, the file is opened as it is
         return
     helper = _helper()

@@ -26,7 +26,7 @@ _last: dict[tuple[str, str, str], tuple[tuple[Any, ...], np.ndarray]] = {}
 
 @dataclass(frozen=True)
 class Stored:
-    """An array in a file that can be indexed like a tensor.
+    """An array in a file, with the manners of a tensor where the library needs them.
 
     Arguments:
         kind: `memory` is a plain file that is mapped; `hdf5` holds netCDF-4 too; `zarr` is a directory or a file.
@@ -137,14 +137,18 @@ def _native(numbers: str) -> np.dtype:
 
 
 def stored(value: Any) -> Stored | None:
-    """A reference to the file behind an array, where there is one: memory maps, HDF5, netCDF-4 by h5py, zarr."""
+    """A reference to the file behind an array, where there is one: memory maps, HDF5, netCDF-4 by h5py, zarr.
+
+    Arguments:
+        value: What the user gave.
+    """
     if isinstance(value, Stored):
         return value
     module = type(value).__module__.split(".")[0]
     if isinstance(value, np.memmap) and value.filename is not None and value.flags.c_contiguous:
         base = value.base
-        complete = not isinstance(base, np.memmap) or base.shape == value.shape
-        if complete and value.dtype.kind in "fiub":
+        whole = not isinstance(base, np.memmap) or base.shape == value.shape
+        if whole and value.dtype.kind in "fiub":
             return Stored("memory", str(value.filename), "", torch.Size(value.shape), value.dtype.str, value.offset)
     if module == "h5py" and hasattr(value, "chunks") and value.dtype.kind in "fiub" and value.ndim:
         rows = _shard_rows(value.chunks[0] if value.chunks else 1, value.shape, value.dtype.itemsize)
@@ -164,7 +168,12 @@ def _shard_rows(chunk: int, shape: tuple[int, ...], width: int) -> int:
 
 
 def spill(value: Tensor, path: Path) -> Stored:
-    """Writes a tensor to a file that workers map into memory."""
+    """Writes a tensor to a file that workers map into memory.
+
+    Arguments:
+        value: What is too large to be sent along.
+        path: Where to.
+    """
     array = value.cpu().contiguous().numpy()
     write_atomically(path, lambda file: array.tofile(file))
     return Stored("memory", str(path.resolve()), "", value.shape, array.dtype.str)

@@ -26,7 +26,12 @@ DEPTH = 60
 
 
 def read_json(path: Path, *, follow: bool = True) -> Any:
-    """The content of a JSON file; raises `OSError`, or `ValueError` with the cause."""
+    """The content of a JSON file; raises `OSError`, or `ValueError` with the cause.
+
+    Arguments:
+        path: The file.
+        follow: Whether a symbolic link is followed.
+    """
     try:
         content = json.loads(read_bytes(path, MOST_JSON, follow=follow))
     except RecursionError as error:
@@ -62,7 +67,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def unpack_tensors(path: Path, data: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata of the bytes of a safetensors file."""
+    """Tensors and metadata of the bytes of a safetensors file.
+
+    Arguments:
+        path: What to call it in messages.
+        data: Its content.
+    """
     try:
         tensors = load(data)
         size = int.from_bytes(data[:8], "little")
@@ -73,7 +83,12 @@ def unpack_tensors(path: Path, data: bytes) -> tuple[dict[str, Tensor], dict[str
 
 
 def tensor_digest(tensors: Mapping[str, Tensor], start: bytes = b"") -> str:
-    """SHA-256 of names, types, shapes and values, in the order of the names."""
+    """SHA-256 of names, types, shapes and values, in the order of the names.
+
+    Arguments:
+        tensors: By name.
+        start: What comes first.
+    """
     digest = hashlib.sha256(start)
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
