@@ -18,6 +18,7 @@ import zarr
 
 from atlasd.data.files import open_data
 from atlasd.data.pandas_table import TableReader
+from atlasd.data.stored import stored
 from atlasd.errors import DataError, InputError
 from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 
@@ -147,6 +148,13 @@ def test_other_files_are_not_read(tmp_path, secret, write, what, name):
     write(tmp_path / name, secret)
     with pytest.raises(DataError, match=f"must hold its own data, got {what}"):
         read(tmp_path / name)
+
+
+@pytest.mark.parametrize("write", [external, virtual])
+def test_other_files_are_not_read_for_a_dataset_that_is_handed_over(tmp_path, secret, write):
+    write(tmp_path / "d.h5", secret)
+    with h5py.File(tmp_path / "d.h5") as file, pytest.raises(DataError, match="must hold its own data"):
+        stored(file["x"])
 
 
 def test_other_files_are_not_read_by_tables(tmp_path, secret):
