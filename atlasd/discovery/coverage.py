@@ -11,7 +11,7 @@ from torch import Tensor
 
 _OWN = 0.95
 """Share of the data themselves that counts as lying where data are."""
-_KNOWN = 1500
+_PATCHES = 3000
 _LARGE = 8
 _ROWS = 4096
 
@@ -49,15 +49,14 @@ class VectorCoverage:
     """
 
     def __init__(self, x: Tensor, losses: Tensor) -> None:
-        known = x[:_KNOWN]
-        rows = summary(known).float()
+        rows = summary(x).float()
         self.scale = rows.std(0).clamp_min(1e-6)
         self.rows = rows / self.scale
         apart = torch.cdist(self.rows, self.rows).fill_diagonal_(float("inf"))
         self.limit = apart.amin(1).quantile(_OWN)
-        near = apart.fill_diagonal_(0.0).topk(max(round(len(known) ** (1 / 3)), 1), largest=False).indices
-        self.level, self.spread = losses[near].mean(1), losses.std()
-        products = quadric(known)
+        self.near = apart.fill_diagonal_(0.0).topk(max(round(len(x) ** (1 / 3)), 1), largest=False).indices
+        self.level, self.spread = losses[self.near].mean(1), losses.std()
+        products = quadric(x)
         self.shift, self.size = products.mean(0), products.std(0).clamp_min(1e-12)
         products = (products - self.shift) / self.size
         self.axes = torch.linalg.eigh(products.mT @ products / len(products)).eigenvectors
@@ -65,7 +64,7 @@ class VectorCoverage:
         low, high = along.amin(0), along.amax(0)
         margin = 0.05 * (high - low) + 1e-6
         self.low, self.high = low - margin, high + margin
-        tokens = known.reshape(-1, known.shape[-1]).double()
+        tokens = x.reshape(-1, x.shape[-1]).double()
         tokens = tokens[(tokens != 0).any(-1)]
         # Energies are positive: along their mean, data may lie on one side of the origin only.
         self.mean = tokens.mean(0) / tokens.mean(0).norm().clamp_min(1e-300)
@@ -73,17 +72,36 @@ class VectorCoverage:
         self.ends = float(along.min()), float(along.max())
 
     def __call__(self, moved: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether each of `(B, *in)` does, and what it costs to predict labels near it, both `(B,)`."""
+        """Whether each of `(B, *in)` does, and the number of the sample nearest to it, both `(B,)`."""
         rows = summary(moved).float() / self.scale
         rows = rows.nan_to_num(float("inf"), float("inf"), float("inf"))
         nearest = [torch.cdist(part, self.rows).min(1) for part in rows.split(_ROWS)]
         near = torch.cat([found.values for found in nearest]) <= self.limit
-        level = self.level[torch.cat([found.indices for found in nearest])]
         along = ((quadric(moved) - self.shift) / self.size) @ self.axes
         inside = ((along >= self.low) & (along <= self.high)).all(-1)
         side = moved.double() @ self.mean
         within = ((side >= self.ends[0]) & (side <= self.ends[1])) | (moved == 0).all(-1)
-        return near & inside & (within if within.ndim == 1 else within.all(-1)), level
+        covered = near & inside & (within if within.ndim == 1 else within.all(-1))
+        return covered, torch.cat([found.indices for found in nearest])
+
+    def worse(self, there: Tensor, here: Tensor, covered: Tensor) -> Tensor:
+        """How much more it costs to predict labels where samples are taken than where they come from, `(M, B)`.
+
+        0 where the difference, a mean over neighbours, is within two standard errors. A contraction takes all samples
+        to the same few neighbours, whose mean is known no better for being taken often.
+
+        Arguments:
+            there: Numbers of the samples nearest to the transformed ones, `(M, B)`.
+            here: Those of the samples nearest to the samples themselves, `(B,)`.
+            covered: Which of them count, `(M, B)`.
+        """
+        share = covered / covered.sum(1, keepdim=True).clamp_min(1.0)
+        zero, m = share.new_zeros(len(there), len(self.level)), self.near.shape[1]
+        weights = zero.scatter_add(1, there, share).scatter_add(1, here.expand_as(there), -share) / m
+        each = zero.scatter_add(1, self.near.flatten().expand(len(there), -1), weights.repeat_interleave(m, dim=1))
+        shift = self.level[there] - self.level[here]
+        clear = (share * shift).sum(1).abs() > 2 * self.spread * each.norm(dim=1)
+        return shift * clear[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +125,7 @@ class FieldCoverage:
     @classmethod
     def of(cls, rows: Tensor, explained: float = 0.999) -> FieldCoverage:
         """Learns from one half of patches `(B, F)` what the other half looks like."""
-        rows = rows.float()[: 2 * _KNOWN]
+        rows = rows.float()[:_PATCHES]
         half = len(rows) // 2
         mean = rows[:half].mean(0)
         _, s, v = torch.linalg.svd(rows[:half] - mean, full_matrices=False)

@@ -63,12 +63,10 @@ class VectorPart(Part):
         through = (y - b).square().sum(-1)
         plain = (y - p).square().sum(-1).expand_as(through)
         if self.coverage is not None and not astray:
-            near, level = (z.unflatten(0, moved.shape[:2]) for z in self.coverage(moved.flatten(0, 1)))
+            near, there = (z.unflatten(0, moved.shape[:2]) for z in self.coverage(moved.flatten(0, 1)))
             covered = covered & near
             # The errors of a map cancel only where they are equal: it may clearly be worse where it is asked.
-            shift, count = level - self.coverage(x[:, 0])[1], covered.sum(1, keepdim=True).clamp_min(1)
-            clear = 2 * self.coverage.spread * (2 / count) ** 0.5
-            plain = plain + shift * ((covered * shift).sum(1, keepdim=True).abs() / count > clear)
+            plain = plain + self.coverage.worse(there, self.coverage(x[:, 0])[1], covered.double())
         c = covered.double()
         number = c.sum(1, keepdim=True)  # (M, 1)
 

@@ -214,7 +214,7 @@ class _Each(list[Any]):
 
 
 def known_inputs(
-    problem: Problem, most: int = 1500, weights: Tensor | None = None
+    problem: Problem, most: int = 4096, weights: Tensor | None = None
 ) -> FieldCoverage | VectorCoverage | None:
     """Where the data of a problem are; nothing for a function that is known everywhere.
 
