@@ -36,7 +36,7 @@ class Sensitivity:
         self._hidden: Tensor | None = None
 
     def __call__(self, pair: Tensor) -> tuple[float, float]:
-        """Share of a planted breaking that is noticed under an element and its inverse, `(2, n, n)`, and what is unknown.
+        """Share of a planted breaking noticed under an element and its inverse, `(2, n, n)`, and what is not known.
 
         The second is the error of the refitted map for transformed inputs, as a share of the planted breaking, beyond
         the errors that it shows where the samples are: data may not determine a map where it is asked.
