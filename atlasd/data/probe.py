@@ -48,7 +48,7 @@ def check_opens(path: Path, module: str, kind: str, seconds: float = SECONDS) ->
     slow = helper.end()
     _helper.cache_clear()
     cause = f"took more than {seconds:.0f} seconds to open" if slow else "crashed the library that reads it"
-    raise DataError(f"`{path}` must be a whole {kind} file, got one that {cause}; is it damaged? Fetch it again.")
+    raise DataError(f"`{path}` must be a complete {kind} file, got one that {cause}; is it damaged? Fetch it again.")
 
 
 class _Helper:

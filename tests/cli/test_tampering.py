@@ -5,6 +5,7 @@ import random
 
 import pytest
 import torch
+from damage import places
 from safetensors.torch import load_file, save_file
 
 import atlasd as ad
@@ -42,15 +43,6 @@ def redigest(directory, edit):
     edit(content)
     content["digest"] = digest(content, load_file(str(directory / "tensors.safetensors")))
     (directory / "result.json").write_text(json.dumps(content))
-
-
-def places(value, path=()):
-    """Every place in a tree of JSON."""
-    if path:
-        yield path
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in inside:
-        yield from places(each, (*path, key))
 
 
 def put(content, path, value):

@@ -291,7 +291,7 @@ def test_a_library_that_loops_or_crashes(tmp_path, monkeypatch, code, cause):
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     probe._helper.cache_clear()
-    with pytest.raises(DataError, match=f"must be a whole hdf5 file, got one that {cause}"):
+    with pytest.raises(DataError, match=f"must be a complete hdf5 file, got one that {cause}"):
         probe.check_opens(tmp_path / "d.h5", "fake", "hdf5", 2.0)
     probe._helper.cache_clear()
 
