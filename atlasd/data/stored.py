@@ -187,5 +187,5 @@ def spill(value: Tensor, path: Path) -> Stored:
         path: Where to.
     """
     array = value.cpu().contiguous().numpy()
-    write_atomically(path, lambda file: array.tofile(file))
+    write_atomically(path, lambda file: file.write_bytes(array.data))  # `tofile` does not say why it fails
     return Stored("memory", str(path.resolve()), "", value.shape, array.dtype.str)

@@ -27,6 +27,7 @@ from atlasd.nn.checks import counting_pixels, default_action, evaluating, leaves
 from atlasd.nn.representations import multiplets
 from atlasd.nn.tensor_types import TensorType
 from atlasd.nn.traces import trace
+from atlasd.runtime.files import write_atomically
 from atlasd.runtime.random import stream
 
 EXACT, INTERPOLATED = 1e-4, 0.05
@@ -114,9 +115,8 @@ class Audit:
 
     def save(self, path: str | Path) -> Path:
         """Writes the audit as JSON."""
-        path = Path(path)
-        path.write_text(json.dumps(self.to_dict(), indent=2) + "\n")
-        return path
+        text = json.dumps(self.to_dict(), indent=2) + "\n"
+        return write_atomically(Path(path), lambda part: part.write_text(text))
 
     def __str__(self) -> str:
         verdict = "has" if self.symmetric else "does not have" if self.broken else "cannot be said to have"

@@ -7,7 +7,6 @@ __all__ = ["CONFIG", "ClimateConfig", "climate_atlas", "run"]
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -29,7 +28,7 @@ from atlasd.prediction.fit import fit_recipe
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.runtime.stages import located
+from atlasd.runtime.stages import located, scratch_directory
 from atlasd.studies.climate.cgnet import CGNetPredictor
 from atlasd.studies.climate.classes import class_findings, pictures
 from atlasd.studies.climate.files import open_climate
@@ -90,8 +89,8 @@ CONFIG = ClimateConfig
 
 def run(config: ClimateConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Reads or draws the maps, fits a predictor to each chart, and asks for the local symmetry."""
-    with TemporaryDirectory(prefix="atlasd-climate-") as scratch:
-        return _run(config, seed, progress, Path(scratch))
+    with scratch_directory() as scratch:
+        return _run(config, seed, progress, scratch)
 
 
 def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) -> tuple[Discovery, Extras]:
