@@ -29,12 +29,13 @@ import pyarrow
 import pyarrow.parquet
 import torch
 import xarray
+from damage import damaged, places
 from safetensors.torch import load, load_file, save
 
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.cli import main as atlasd
-from atlasd.cli.resume import parse_words
+from atlasd.cli.resume import check_words
 from atlasd.data.files import open_data
 from atlasd.data.pandas_table import TableWriter
 from atlasd.discovery.digest import digest
@@ -42,7 +43,6 @@ from atlasd.discovery.discover import discover
 from atlasd.errors import AtlasdError
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.prediction.train import Schedule
-from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.content import tensor_digest, write_tensors
 from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 from atlasd.runtime.pool import process_pool
@@ -51,7 +51,7 @@ from atlasd.runtime.stages import Stages, keeping, read_plan
 from atlasd.studies.climate.files import open_climate
 from atlasd.studies.climate.synthetic import synthetic_climate
 from atlasd.studies.climate.write import write_map
-from atlasd.studies.digits.mnist import read_idx
+from atlasd.studies.digits.data import read_idx
 from atlasd.studies.jets.data import jet_columns, read_jets
 
 SECONDS, MEGABYTES = 20.0, 1000.0
@@ -163,17 +163,16 @@ def write_stages(path):
     """An unfinished run with networks, groups and plain values among its stages."""
     x = torch.randn(200, 2, generator=stream(0, "fuzz"))
     predictor = MLPPredictor(hidden=(8,), schedule=Schedule(epochs=3))
-    Checkpoint(path / "kept", "work").do("part", lambda: {"a": [1, 2.5]})
     with contextlib.suppress(KeyboardInterrupt), keeping(path, ["run", "toy", "--seed", "0"], "1") as stages:
         discover(x, x.square().sum(-1), predictor=predictor, progress=False)
+        stages.do("part", lambda: {"a": [1, 2.5]})
         stages.do("group", lambda: Group(LieAlgebra(torch.tensor([[[0.0, -1.0], [1.0, 0.0]]]))))
         raise KeyboardInterrupt
 
 
 def go_on(path):
-    Checkpoint(path / "kept", "work")
     plan = read_plan(path)
-    parse_words(plan["words"])
+    check_words(plan["words"])
     stages = Stages(path / "stages", plan, fresh=False)
     for key in plan["stages"]:
         stages.get(key)
@@ -181,31 +180,6 @@ def go_on(path):
 
 DIRECTORIES = {"run": (write_run, report), "stages": (write_stages, go_on)}
 KINDS = READERS | DIRECTORIES
-
-
-def damaged(data, chance):
-    data, way = bytearray(data), chance.randrange(5)
-    if way == 0 or not data:
-        return bytes(data[: chance.randrange(len(data) + 1)])
-    if way == 1:
-        return chance.randbytes(chance.randrange(200))
-    if way == 2:
-        at = chance.randrange(len(data))
-        return bytes(data[:at] + data[at + chance.randrange(1, 9) :])
-    if way == 3:
-        at = chance.randrange(len(data))
-        return bytes(data[:at] + data[at : at + 64] * chance.randrange(2, 40) + data[at:])
-    for _ in range(chance.choice([1, 4, 20])):
-        data[chance.randrange(len(data))] = chance.choice([0, 1, 127, 128, 255, chance.randrange(256)])
-    return bytes(data)
-
-
-def places(value, path=()):
-    if path:
-        yield path
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in inside:
-        yield from places(each, (*path, key))
 
 
 def altered(content, chance):

@@ -84,7 +84,7 @@ def draw_square(x):
     """Move and map, map and move: the same picture if g is a symmetry."""
     action, window = GridAction(), CHART.out_radius
     angle = torch.tensor(0.7)
-    turn = torch.tensor([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
+    rotation = torch.tensor([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
     squeeze = torch.tensor([[1.6, 0.0], [0.0, 1 / 1.6]])
     patch = CHART.input_patch(x)
 
@@ -98,7 +98,7 @@ def draw_square(x):
     disc = grid[:, None].square() + grid[None].square() <= (window - 0.4) ** 2
     figure = Figure(figsize=(9.6, 4.7), layout="constrained")
     places = figure.subplots(2, 4)
-    for line, (g, name) in zip(places, ((turn, "a turn"), (squeeze, "a squeeze")), strict=True):
+    for line, (g, name) in zip(places, ((rotation, "a rotation"), (squeeze, "a squeeze")), strict=True):
         left, right = flow(action.on_input(g, patch)), action.on_output(g, flow(patch))
         shown = [action.on_input(g, patch), left, right, left - right]
         limit = float(flow(patch)[0, 0][disc].abs().max())

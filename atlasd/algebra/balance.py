@@ -27,7 +27,7 @@ def well_conditioned(algebra: LieAlgebra) -> Tensor:
     Where the algebra is well-conditioned already, or no frame makes it so (a shear), S is the identity.
 
     Example:
-        >>> from atlasd.algebra.known_algebras import so
+        >>> from atlasd.algebra.known import so
         >>> ellipse = so(2).adjoint(torch.diag(torch.tensor([1.0, 100.0])))
         >>> well_conditioned(ellipse).round(decimals=2).tolist()
         [[10.0, 0.0], [0.0, 0.1]]

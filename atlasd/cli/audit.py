@@ -48,7 +48,7 @@ def audit(
     from atlasd.nn.auditing import audit as run
     from atlasd.nn.model_files import load_model, static_batch
     from atlasd.nn.tensor_types import vector
-    from atlasd.report.audit_page import write_audit
+    from atlasd.report.html import write_audit
 
     asked = named_group(group) if group else None
     loaded = load_model(model)

@@ -22,7 +22,7 @@ from atlasd.discovery.coset_normalizer import (
     reduce_in_coset,
 )
 from atlasd.discovery.descent import model
-from atlasd.discovery.objective import LOSSES, Charts, Frame, Loss, Objective
+from atlasd.discovery.objective import LOSSES, Charts, Frame, Loss, Objective, Window
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Residual
 from atlasd.errors import InputError
@@ -82,6 +82,7 @@ class CosetSearch:
         charts: Whether that is the `sum` over charts, as in the paper, or the `mean`.
         units: Whether matrices and losses are those of `raw` data, as in the paper, or of `standard` units.
         interpolation: How the gradient method reads fields between their pixels; see `GradientSearch`.
+        window: Outputs of fields that count in the gradient method; see `GradientSearch`.
         anneal: Lets the learning rate fall along a cosine; constant in the paper.
         held_out: Looks only at samples that the predictor was not fitted to; the paper looks at all.
         regardless: Proposes the distinct ones among the best `top` matrices by loss, whatever they are, as the paper
@@ -105,6 +106,7 @@ class CosetSearch:
     charts: Charts = "mean"
     units: Frame = "standard"
     interpolation: Interpolation = "spline"
+    window: Window = "disc"
     anneal: bool = True
     held_out: bool = True
     regardless: bool = False
@@ -195,7 +197,7 @@ class CosetSearch:
         batch = self.batch or (2 if problem.is_field else 64)
         steps = self.steps if self.epochs is None else self.epochs * math.ceil(len(index) / batch)
         kind: dict[str, Any] = {"loss": self.loss, "units": self.units, "charts": self.charts}
-        objective = Objective(problem, interpolation=self.interpolation, **kind)
+        objective = Objective(problem, interpolation=self.interpolation, window=self.window, **kind)
         found, curve = descend_starts(
             objective, begin, index, normalize=self.normalize, steps=steps, batch=batch,
             learning_rate=self.learning_rate, anneal=self.anneal, generator=generator, progress=progress,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.gradient_steps import SIMILARITY, Course, GradientSteps
-from atlasd.discovery.objective import LOSSES, Charts, Frame, Loss
+from atlasd.discovery.objective import LOSSES, Charts, Frame, Loss, Window
 from atlasd.discovery.prepare import prepare_untrained
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.search import Found
@@ -57,6 +57,8 @@ class GradientSearch:
         units: Whether matrices and losses are those of `raw` data, as in the paper, or of `standard` units.
         interpolation: How fields are read between their pixels. The paper does not say; a published search uses the
             `bilinear` one that deep-learning libraries offer. It is quicker than a `spline` and blurs more.
+        window: Outputs that count: those on the `disc` that need nothing from beyond the patch, or all of the `patch`,
+            beyond which fields are zero, as the paper's text has it.
         spread: Standard deviation of :math:`\eta`; 1 in the paper. Larger transformations bend the answer less where
             the data do not fill their orbits: on the paper's heat data the least loss lies about 5 degrees
             off so(2) for rotations by 0.3, 2 degrees for rotations by 1.
@@ -96,6 +98,7 @@ class GradientSearch:
     charts: Charts = "mean"
     units: Frame = "standard"
     interpolation: Interpolation = "spline"
+    window: Window = "disc"
     spread: float = 1.5
     steps: int = 300
     epochs: int | None = None
@@ -118,6 +121,7 @@ class GradientSearch:
         for name, known in (
             ("similarity", tuple(SIMILARITY)), ("loss", LOSSES), ("clip", ("norm", "entries")),
             ("charts", ("mean", "sum")), ("units", ("standard", "raw")), ("interpolation", ("spline", "bilinear")),
+            ("window", ("disc", "patch")),
         ):  # fmt: skip
             if getattr(self, name) not in known:
                 words = " or ".join([", ".join(map(repr, known[:-1])), repr(known[-1])])

@@ -76,7 +76,7 @@ class GradientSteps:
         self._function = problem.outputs if self._tandem is None else self._tandem.function
         self._objective = Objective(
             problem, loss=search.loss, units=search.units, charts=search.charts,
-            weights=self._reliability(), interpolation=search.interpolation,
+            weights=self._reliability(), interpolation=search.interpolation, window=search.window,
         )  # fmt: skip
         self._scale = self._spread() if search.units == "standard" else 1.0
         self._average = torch.zeros_like(start)

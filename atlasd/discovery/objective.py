@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Charts", "Frame", "Loss", "Objective"]
+__all__ = ["Charts", "Frame", "Loss", "Objective", "Window"]
 
 from dataclasses import replace
 from typing import Literal, TypeAlias
@@ -19,6 +19,7 @@ from atlasd.prediction.predictor import Probabilities
 Loss: TypeAlias = Literal["mae", "mse", "cross_entropy"]
 Frame: TypeAlias = Literal["standard", "raw"]
 Charts: TypeAlias = Literal["mean", "sum"]
+Window: TypeAlias = Literal["disc", "patch"]
 LOSSES = ("mae", "mse", "cross_entropy")
 
 
@@ -32,6 +33,8 @@ class Objective:
         charts: Whether charts are summed, as in the paper, or averaged.
         weights: Weights of the charts, `(K,)`; all alike by default.
         interpolation: How fields are read between their pixels.
+        window: Outputs that count: those on the `disc` that need nothing from beyond the patch, or all of the `patch`,
+            beyond which fields are zero.
     """
 
     def __init__(
@@ -43,10 +46,14 @@ class Objective:
         charts: Charts = "mean",
         weights: Tensor | None = None,
         interpolation: Interpolation = "spline",
+        window: Window = "disc",
     ) -> None:
-        self.problem, self.loss, self._units = problem, loss, units
+        self.problem, self.loss, self._units, self._window = problem, loss, units, window
         action = problem.action
-        self._action = replace(action, interpolation=interpolation) if isinstance(action, GridAction) else action
+        if isinstance(action, GridAction):
+            fill = "zeros" if window == "patch" else action.fill
+            action = replace(action, interpolation=interpolation, fill=fill)
+        self._action = action
         weights = torch.ones(problem.charts, dtype=torch.float64) if weights is None else weights
         self._weights = weights / weights.sum() * (1 if charts == "mean" else problem.charts)
 
@@ -68,7 +75,7 @@ class Objective:
             left, right = sides(function, self._action, x, y, g)
             left = left.clamp(min=1e-9).log() if self.loss == "cross_entropy" else left
         each = self._distance(left, right)  # (B, K, *)
-        if problem.is_field:
+        if problem.is_field and self._window == "disc":
             d = problem.action.dimensions  # type: ignore[attr-defined]
             mask = problem.window(tuple(y.shape[-d:]), g, tuple(x.shape[-d:])).double()
             # Shares in float64: where nearly all has left the patch, what is left still counts in full.
@@ -81,9 +88,7 @@ class Objective:
     def _distance(self, left: Tensor, right: Tensor) -> Tensor:
         """Errors without the axis of channels; `left` holds logarithms for cross-entropy."""
         if self.loss == "cross_entropy":
-            # Less the entropy of the target, so that exact symmetry gives 0.
-            target = right.clamp(min=1e-9)
-            return (target * (target.log() - left)).sum(2)
+            return -(right * left).sum(2)
         difference = left - right
         if self._units == "raw" and len(self.problem.units.outputs):
             sizes = self.problem.units.outputs.to(difference.dtype)

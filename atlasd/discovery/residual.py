@@ -183,9 +183,11 @@ class Residual:
         return (cost / scale.clamp_min(1e-300)).clamp_min(0.0).sqrt()
 
     def recovered(self, elements: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
-        """What is seen of each plant under each element times what was planted, and its square, `(P, M, K, 2)`.
+        """What refitting tells of the breaking of each plant under each element, where data are, `(P, M, K, 4)`.
 
-        Both are means over samples; their ratio is the share of the amplitude that is seen.
+        Means over samples: what is seen times what was planted, and the square of what was planted, whose ratio is the
+        share of the amplitude that is seen; the square of their difference, and the square of the error of the refitted
+        map where the samples are.
         """
         given = _Each([(p, [_of_block(f, r, self.problem) for f in fs]) for p, fs in planted] for r in self.ranges)
         return torch.cat(self._all("recovered", elements.double(), given), dim=2) / len(self.index)

@@ -35,8 +35,12 @@ class Sensitivity:
         self._planted: list[tuple[Planted, tuple[Function, ...]]] | None = None
         self._hidden: Tensor | None = None
 
-    def __call__(self, pair: Tensor) -> float:
-        """Share of a planted breaking that is noticed under an element and its inverse, `(2, n, n)`."""
+    def __call__(self, pair: Tensor) -> tuple[float, float]:
+        """Share of a planted breaking noticed under an element and its inverse, `(2, n, n)`, and what is not known.
+
+        The second is the error of the refitted map for transformed inputs, as a share of the planted breaking, beyond
+        the errors that it shows where the samples are: data may not determine a map where it is asked.
+        """
         fits = self.problem.fits
         assert fits is not None
         if self._planted is None:
@@ -49,12 +53,14 @@ class Sensitivity:
         unseen = [p.function for p, _ in self._planted if blind and not getattr(p.function, "linear", True)]
         asked = [(p, fs) for p, fs in self._planted if p.function not in unseen]
         sums = torch.einsum("pmkc,k->pc", self.residual.recovered(pair, asked), self.weights)
-        felt = sums[:, 1] > 0
-        shares = (sums[felt, 0] / sums[felt, 1]).tolist()
+        sums = sums[sums[:, 1] > 0]
+        shares = (sums[:, 0] / sums[:, 1]).tolist()
+        # Two errors of equal size differ by twice that size at most.
+        beyond = ((sums[:, 2] - 4 * sums[:, 3]) / sums[:, 1]).clamp_min(0.0).sqrt().tolist()
         if unseen:
             shares.append(self._by_products(unseen))
         # A breaking may be of any kind that was planted: the one that is seen least decides.
-        return min(max(min(shares, default=0.0), 0.0), 1.0)
+        return min(max(min(shares, default=0.0), 0.0), 1.0), max(beyond, default=0.0)
 
     def _by_products(self, plants: Sequence[Function]) -> float:
         """Share of planted products that products of neighbouring values see; none where they explain the errors."""

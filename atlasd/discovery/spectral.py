@@ -21,6 +21,10 @@ from atlasd.runtime.progress import Progress
 
 _UNFELT = 0.1
 """Strength of swapping components between samples below which a fitted map does not feel them."""
+_SPAN = 4096
+"""Samples that tell in which subspace the data lie."""
+_RANK = 1e-6
+"""Second moment of standard vectors, relative to the largest, below which a direction holds only rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +87,9 @@ def felt_components(residual: Residual, null: Tensor) -> Tensor:
     """
     n, size = residual.problem.samples.size, residual.problem.size
     slopes = torch.einsum("ijkj->ik", null.reshape([size] * 4)[:n, :, :n])
+    # Where data lie in a subspace, what a predictor says across it is an accident of its fit.
+    span = data_span(residual.problem)
+    slopes = span @ slopes @ span
     _, frame = torch.linalg.eigh((slopes + slopes.mT) / 2)
     spans = [frame[:, :k] @ frame[:, :k].mT for k in range(1, n)]
     limit = 1e-6 if residual.problem.known else _UNFELT
@@ -90,6 +97,14 @@ def felt_components(residual: Residual, null: Tensor) -> Tensor:
     count = next((k for k, cost in enumerate(costs) if cost > limit), len(spans))
     felt = frame[:, count:]
     return torch.block_diag(felt, torch.ones(1, 1, dtype=felt.dtype)) if residual.problem.homogeneous else felt
+
+
+def data_span(problem: Problem) -> Tensor:
+    """The projection of standard vectors onto the least subspace that holds the data, `(n, n)`."""
+    x = problem.inputs(problem.pick(_SPAN)).reshape(-1, problem.samples.size).double()
+    values, vectors = torch.linalg.eigh(x.mT @ x / len(x))
+    inside = vectors[:, values > _RANK * values[-1]]
+    return inside @ inside.mT
 
 
 def _with_shifts(problem: Problem, felt: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from atlasd.runtime.random import stream
 
 LEVEL = 0.05
 """Probability, over all directions together, that an interval misses the truth at one of its ends."""
-COVERED = 0.1
+COVERED = 0.25
 """Share of the transformed samples that must lie where data are for a size to count."""
 TELLING = 2.0
 """A symmetry costs at most one in so many parts of what unrelated transformations cost that move the data as far."""
@@ -332,16 +332,20 @@ class Court:
                 worst = ratio, trial
         assert worst is not None
         ratio, trial = worst
-        hidden, kappa, fits = trial.hidden(self.weights), 1.0, self.problem.fits
-        # Where planting costs little, the sensitivity is known for all that is not plainly exact.
-        least, most = self.tolerance, self.tolerance
-        if fits is not None and fits.quick:
-            least, most = self.floor, math.inf
-        if fits is not None and root(limit) <= most and root(limit) + hidden > least:
-            kappa = self._sensitivity(trial.pair)
+        hidden, kappa, unsure, fits = trial.hidden(self.weights), 1.0, 0.0, self.problem.fits
+        # Planting costs little in closed form; networks are fitted again only where the answer depends on it.
+        if fits is not None and root(limit) <= self.tolerance and (fits.quick or root(limit) + hidden > self.tolerance):
+            farthest = max(counting, key=lambda t: t.size)
+            kappa, beyond = self._sensitivity(farthest.pair)
             hidden = min(hidden, root(limit) / kappa - root(limit)) if kappa >= SEEN else hidden
+            # Any map may break as unrelated transformations do; that share of it is not known for transformed inputs.
+            unsure = beyond * farthest.telling
         extent = max(t.size for t in counting) if len(group) > 1 else None
-        direction = decide(ratio, lowest, root(limit) + hidden, kappa, trial.coverage, self.tolerance, extent)
+        upper = root(limit) + hidden + unsure
+        direction = decide(ratio, lowest, upper, kappa, trial.coverage, self.tolerance, extent)
+        if direction.decision == "cannot tell" and upper - unsure <= self.tolerance:
+            reason = f"for transformed inputs the data determine the map only up to {unsure:.0%}"
+            direction = replace(direction, reason=reason)
         if direction.decision == "symmetry" and direction.upper * share > 1:
             cost = min(t.telling for t in counting)
             reason = f"breaking at most {direction.upper:.0%}, but unrelated transformations cost only {cost:.0%}"

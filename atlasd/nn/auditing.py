@@ -23,7 +23,8 @@ from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
 from atlasd.nn.audit_layers import LayerFinding, audit_layers
 from atlasd.nn.averaging import symmetrize
-from atlasd.nn.checks import counting_pixels, default_action, evaluating, leaves, multiplets
+from atlasd.nn.checks import counting_pixels, default_action, evaluating, leaves
+from atlasd.nn.representations import multiplets
 from atlasd.nn.tensor_types import TensorType
 from atlasd.nn.traces import trace
 from atlasd.runtime.random import stream
@@ -258,7 +259,7 @@ def _element(
             limit = INTERPOLATED
         inside = counting_pixels(tuple(here.shape[-d:]), g, radius) if fields else None
         channels = 1 if here.ndim == 1 else here.shape[1 if fields else -1]
-        for block in multiplets(acting, g[None], channels):
+        for block in multiplets(getattr(acting, "rho_out", None), g[None], channels):
             a, b = (_rows(z, block, fields, d, inside) for z in (left, right))
             s, low, high = _strength(a, b, seed)
             strengths.append(s)

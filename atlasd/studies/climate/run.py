@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_algebras import gl, so
+from atlasd.algebra.known import gl, so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.data.samples import Samples, split_indices
 from atlasd.data.stored import Stored
@@ -36,7 +36,7 @@ from atlasd.studies.climate.files import open_climate
 from atlasd.studies.climate.samples import DISCOVERY, climate_samples
 from atlasd.studies.climate.second_order import SecondOrderPredictor
 from atlasd.studies.climate.synthetic import CLASSES, synthetic_climate
-from atlasd.studies.config import PaperConfig, option, tolerance_option
+from atlasd.studies.config import PaperConfig, asking, option, tolerance_option
 from atlasd.studies.heat.run import span_angle
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
@@ -107,10 +107,7 @@ def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) ->
         predictor=recipe,
         search=_search(config),
         cosets=config.cosets,
-        tolerance=config.tolerance,
-        seed=seed,
-        device=config.device,
-        progress=progress,
+        **asking(config, seed, progress),
     )
     # The figures and the classes look at one predictor of their own, on maps that it was not fitted to.
     samples = Samples.check(x, y, atlas)

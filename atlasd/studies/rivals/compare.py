@@ -60,6 +60,7 @@ CONTESTS: Mapping[str, str] = {
     "sector": "atlasd.studies.rivals.compare_sector",
     "flows": "atlasd.studies.rivals.compare_flows",
     "two-body": "atlasd.studies.rivals.compare_two_body",
+    "diffusions": "atlasd.studies.rivals.compare_diffusions",
 }
 
 

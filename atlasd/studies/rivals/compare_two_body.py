@@ -12,6 +12,7 @@ from torch import Tensor
 
 from atlasd.discovery.flow import FlowPredictor, discover_flow
 from atlasd.discovery.gradient import GradientSearch
+from atlasd.errors import InputError
 from atlasd.geometry.actions import VectorAction
 from atlasd.geometry.affine import as_inputs
 from atlasd.studies.config import option
@@ -22,7 +23,7 @@ from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.measures import FieldAngle
 from atlasd.studies.rivals.null_space import Rule
 from atlasd.studies.rivals.tasks import TaskConfig, by_rule, elementary, shown_widths
-from atlasd.studies.rivals.two_body import Orbits, augmented_error, joint_rotation, two_body_orbits
+from atlasd.studies.rivals.two_body import Orbits, augmented_error, joint_rotation, network_error, two_body_orbits
 from atlasd.studies.rivals.vector_fields import VectorFields
 
 _VECTOR = VectorAction(rho_out=as_inputs)
@@ -51,13 +52,19 @@ def data(config: CompareTwoBodyConfig, seed: int, control: bool) -> Side:
 
 
 def _used(side: Side, config: CompareTwoBodyConfig, seed: int, answer: Answer) -> Answer:
-    """The answer with the test error of a network that is trained on data augmented by it."""
+    """The answer with the test errors of a network trained on data augmented by it, and of one built for it."""
     if not config.network_steps:
         return answer
 
     def figures() -> dict[str, Any]:
         options = {"steps": config.network_steps, "seed": seed}
-        return {"test_mse": float(f"{augmented_error(side.train, side.test, answer.basis, **options):.4g}")}
+        errors = {"test_mse": augmented_error(side.train, side.test, answer.basis, **options)}
+        try:
+            if len(answer.basis):
+                errors["network_mse"] = network_error(side.train, side.test, answer.basis, **options)
+        except InputError:  # what was claimed leaves nothing invariant: there is no such network
+            pass
+        return {name: float(f"{value:.4g}") for name, value in errors.items()}
 
     return replace(answer, figures=figures, judged=None, confirm=None)
 

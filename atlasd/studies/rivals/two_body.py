@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Orbits", "augmented_error", "joint_rotation", "two_body_orbits"]
+__all__ = ["Orbits", "augmented_error", "joint_rotation", "network_error", "two_body_orbits"]
 
 import math
 from dataclasses import dataclass
@@ -11,6 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.nn.mlp import EquivariantMLP
+from atlasd.nn.tensor_types import vector
 from atlasd.runtime.random import stream
 from atlasd.studies.rivals.augmentation import perceptron
 
@@ -70,6 +73,34 @@ def two_body_orbits(count: int, seed: int, *, force: tuple[float, float] = (0.0,
         states.append(z)
     path = torch.stack(states, dim=1)
     return Orbits(torch.cat([path[..., :2], -path[..., :2], path[..., 2:], -path[..., 2:]], dim=-1))
+
+
+def network_error(train: Orbits, test: Orbits, generators: Tensor, *, steps: int, seed: int) -> float:
+    """Test error (mean square) of a network that commutes with generators `(k, 8, 8)` by design, k at least 1.
+
+    It works in the four components in which orbits vary, where quadratic invariants are few.
+    """
+    rows = train.states.flatten(0, 1)
+    _, sizes, frame = torch.linalg.svd(rows, full_matrices=False)
+    kept = frame[sizes > 1e-6 * sizes[0]]  # (4, 8)
+    algebra = LieAlgebra(kept @ generators.double() @ kept.mT)
+    draw = stream(seed, "two-body", "equivariant")
+    network = EquivariantMLP(algebra, _LENGTH * vector(), _LENGTH * vector(), 64, degree=2, adapt=True, generator=draw)
+    seen, wanted = (part.flatten(1) for part in (train.states @ kept.mT).float().split(_LENGTH, dim=1))
+    network.standardise(seen, wanted)
+    optimizer = torch.optim.Adam(network.parameters(), lr=2e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    for _ in range(steps):
+        index = torch.randint(len(seen), (128,), generator=draw)
+        loss = functional.mse_loss(network(seen[index]), wanted[index])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+    with torch.no_grad():
+        x = (test.states[:, :_LENGTH] @ kept.mT).float().flatten(1)
+        guess = network(x).unflatten(1, (_LENGTH, len(kept))) @ kept.float()
+        return float(functional.mse_loss(guess, test.states[:, _LENGTH:].float()))
 
 
 def augmented_error(train: Orbits, test: Orbits, generators: Tensor, *, steps: int, seed: int) -> float:

@@ -8,7 +8,7 @@ from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
-from atlasd.report.views import draw_actions
+from atlasd.report.figures import draw_actions
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.climate import run as climate

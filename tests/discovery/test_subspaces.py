@@ -1,0 +1,37 @@
+"""Vectors that lie in a subspace: symmetries are found inside it, and nothing is said across it."""
+
+import pytest
+import torch
+
+import atlasd as ad
+from atlasd.runtime.random import stream
+
+
+@pytest.fixture(scope="module", params=[torch.float32, torch.float64])
+def points(request):
+    return torch.randn(500, 2, generator=stream(0, "points"), dtype=request.param)
+
+
+def twice(v):
+    """Vectors of the plane as four components, the last two opposite to the first."""
+    return torch.cat([v, -v], dim=1)
+
+
+def test_a_rotation_of_two_opposite_points(points):
+    found = ad.discover(twice(points), points.square().sum(1), cosets=False, progress=False)
+    assert found.group.dimension == 1 and "could not be tested" in found.verdict.reason
+    turn = found.algebra.basis[0] @ twice(points).double().mT
+    across = twice(points).double().mT
+    assert float((turn * across).sum(0).abs().max()) < 1e-3 * float(turn.norm(dim=0).max())
+    assert float((turn[:2] + turn[2:]).abs().max()) < 1e-3  # it stays in the subspace
+
+
+def test_a_flow_of_two_opposite_points(points):
+    speed = torch.stack([-points[:, 1], points[:, 0]], dim=1) * points.square().sum(1, keepdim=True)
+    found = ad.discover_flow(twice(points), twice(speed), action="linear", cosets=False, degree=0)
+    assert found.group.dimension == 1 and found.verdict.directions[0].upper < 0.05
+
+
+def test_nothing_where_nothing_is(points):
+    wavy = points.square().sum(1) + torch.sin(2 * points[:, 0] + points[:, 1]) + points[:, 0]
+    assert ad.discover(twice(points), wavy, cosets=False, progress=False).group.dimension == 0
