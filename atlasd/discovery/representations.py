@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["RepresentationDiscovery", "Weights", "discover_representation"]
+__all__ = ["RepresentationDiscovery", "discover_representation"]
 
 import math
 from collections.abc import Callable
