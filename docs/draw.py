@@ -27,6 +27,7 @@ def main():
     draw_square(x).savefig(IMAGES / "equivariance.png", dpi=110)
     draw_verdict().savefig(IMAGES / "verdict.png", dpi=110)
     draw_actions().savefig(IMAGES / "actions.png", dpi=110)
+    draw_field_actions(x).savefig(IMAGES / "actions-fields.png", dpi=110)
 
 
 def show(axes, field, title, cmap="viridis"):
@@ -77,6 +78,33 @@ def draw_actions():
         axes.set_aspect("equal")
         axes.set_xticks([])
         axes.set_yticks([])
+    return figure
+
+
+def draw_field_actions(x):
+    """A chart turned about its centre, a chart shifted, and a wind whose arrows turn with their places."""
+    figure = Figure(figsize=(8.4, 3.0), layout="constrained")
+    turned, shifted, mixed = figure.subplots(1, 3)
+    row, column = CHART.center
+    corner, side = (column - CHART.in_radius, row - CHART.in_radius), 2 * CHART.in_radius + 1
+    kind = {"fill": False, "edgecolor": "white", "linewidth": 1.5}
+    for axes, title in ((turned, "a chart, turned: GridAction"), (shifted, "GridAction(translations=True)")):
+        show(axes, x[0, 0], title)
+        axes.add_patch(Rectangle(corner, side, side, **kind))
+    dashed = kind | {"edgecolor": "#ff5c4d", "linestyle": "--"}
+    turned.add_patch(Rectangle(corner, side, side, angle=35, rotation_point="center", **dashed))
+    shifted.add_patch(Rectangle((corner[0] + 9, corner[1] - 6), side, side, **dashed))
+    v, u = torch.meshgrid(torch.linspace(-2, 2, 9), torch.linspace(-2, 2, 9), indexing="ij")
+    inside = u * u + v * v <= 4
+    u, v = u[inside], v[inside]
+    a, b = torch.sin(1.5 * v) + 0.6, torch.cos(1.2 * u)
+    c, d = torch.cos(torch.tensor(0.6)), torch.sin(torch.tensor(0.6))
+    for angle, colour in (((1.0, 0.0), "#9aa5b1"), ((c, d), "#1f5fa8")):
+        p, q = angle
+        mixed.quiver(p * u - q * v, q * u + p * v, p * a - q * b, q * a + p * b, color=colour, width=0.008)
+    show(mixed, torch.full((1, 1), torch.nan), "channels that turn with places")
+    mixed.set_xlim(-2.4, 2.4)
+    mixed.set_ylim(-2.4, 2.4)
     return figure
 
 

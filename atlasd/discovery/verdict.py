@@ -311,9 +311,7 @@ class Court:
             direction = replace(direction, decision="cannot tell", reason=reason)
         return Finding(direction, trial.element, trial.charts())
 
-    def _interval(
-        self, trial: Measured, level: float, weights: Tensor | None = None
-    ) -> tuple[float, float, float, bool]:
+    def _interval(self, trial: Measured, level: float) -> tuple[float, float, float, bool]:
         """Ratio of means with both ends of its interval, and whether the scale is determined at all.
 
         A studentised bootstrap over whole samples: right for skewed losses with heavy tails.
