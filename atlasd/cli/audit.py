@@ -29,9 +29,7 @@ def audit(
     target: Annotated[str, typer.Option(metavar="NAME", help="Variable of the targets: what the data have.")] = "",
     vectors: Annotated[bool, typer.Option("--vectors", help="Outputs are vectors that transform.")] = False,
     samples: Annotated[int, typer.Option(help="Most samples used.")] = _MOST,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Average over the group and show the price; needs --target.")
-    ] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Make it symmetric and show the price; needs --target.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where to write the page  [default: MODEL.audit.html]")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,

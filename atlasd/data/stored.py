@@ -158,7 +158,7 @@ def stored(value: Any) -> Stored | None:
             shape, kind = torch.Size(value.shape), value.dtype.str
             return Stored("memory", str(value.filename), "", shape, kind, value.offset, stamp=stamp)
     if module == "h5py" and hasattr(value, "chunks") and value.dtype.kind in "fiub" and value.ndim:
-        from atlasd.data.hdf5_walk import check_dataset
+        from atlasd.data.file_hdf5 import check_dataset
 
         check_dataset(Path(value.file.filename), value.name, value)
         rows = _shard_rows(value.chunks[0] if value.chunks else 1, value.shape, value.dtype.itemsize)
@@ -187,5 +187,5 @@ def spill(value: Tensor, path: Path) -> Stored:
         path: Where to.
     """
     array = value.cpu().contiguous().numpy()
-    write_atomically(path, lambda file: array.tofile(file))
+    write_atomically(path, lambda file: file.write_bytes(array.data))  # `tofile` does not say why it fails
     return Stored("memory", str(path.resolve()), "", value.shape, array.dtype.str)

@@ -76,10 +76,13 @@ def descend_starts(
     c = starts.clone().requires_grad_()
     optimizer = torch.optim.Adam([c], lr=learning_rate)
     curve = []
+    order = index[:0]
     for step in progress.track(range(steps), "coset descent", total=steps):
         if anneal:
             optimizer.param_groups[0]["lr"] = learning_rate * 0.5 * (1 + math.cos(math.pi * step / steps))
-        part = index[torch.randint(len(index), (batch,), generator=generator)]
+        if not len(order):  # the next pass over the samples
+            order = index[torch.randperm(len(index), generator=generator)]
+        part, order = order[:batch], order[batch:]
         losses = start_losses(objective, unit_determinant(c) if normalize else c, part)
         optimizer.zero_grad()
         losses.sum().backward()  # type: ignore[no-untyped-call]

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from atlasd.prediction.trivial import centre_crop
+
 _OWN = 0.95
 """Share of the data themselves that counts as lying where data are."""
 _PATCHES = 3000
@@ -114,6 +116,7 @@ class FieldCoverage:
         spread: Standard deviation along each, `(R,)`.
         rest: Share that the components leave unexplained of most data.
         radius: Mean squared whitened coordinate of most data.
+        shape: Spatial shape of the middle of patches that is looked at, the same for all charts.
     """
 
     mean: Tensor
@@ -121,11 +124,13 @@ class FieldCoverage:
     spread: Tensor
     rest: float
     radius: float
+    shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, rows: Tensor, explained: float = 0.999) -> FieldCoverage:
-        """Learns from one half of patches `(B, F)` what the other half looks like."""
-        rows = rows.float()[:_PATCHES]
+    def of(cls, patches: Tensor, explained: float = 0.999) -> FieldCoverage:
+        """Learns from one half of patches `(B, C, *shape)` what the other half looks like."""
+        shape = tuple(patches.shape[2:])
+        rows = _disc_rows(patches[:_PATCHES], len(shape)).float()
         half = len(rows) // 2
         mean = rows[:half].mean(0)
         _, s, v = torch.linalg.svd(rows[:half] - mean, full_matrices=False)
@@ -133,9 +138,9 @@ class FieldCoverage:
         rank = min(int((share < explained).sum()) + 1, max(half // 4, 1))
         frame = v[:rank].contiguous()
         spread = ((rows[:half] - mean) @ frame.mT).std(0).clamp_min(1e-12)
-        made = cls(mean, frame, spread, 0.0, 0.0)
+        made = cls(mean, frame, spread, 0.0, 0.0, shape)
         rest, radius = made._measure(rows[half:])
-        return cls(mean, frame, spread, float(rest.quantile(_OWN)), float(radius.quantile(_OWN)))
+        return cls(mean, frame, spread, float(rest.quantile(_OWN)), float(radius.quantile(_OWN)), shape)
 
     def _measure(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         centred = rows.float() - self.mean
@@ -144,15 +149,15 @@ class FieldCoverage:
         rest = (total - inside.square().sum(-1)).clamp_min(0.0) / total
         return rest, (inside / self.spread).square().mean(-1)
 
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Whether each of `(*, F)` does, with shape `(*)`."""
-        rest, radius = self._measure(rows)
+    def __call__(self, patches: Tensor) -> Tensor:
+        """Whether each of `(*, C, *S)` does, with shape `(*)`."""
+        rest, radius = self._measure(_disc_rows(centre_crop(patches, self.shape), len(self.shape)))
         return (rest <= max(self.rest, 1e-3)) & (radius <= self.radius)
 
 
-def disc_rows(x: Tensor, dimensions: int) -> Tensor:
-    """Patches `(B, K, C, *S)` as rows `(B, K, F)`: the disc that no transformation of norm 1 fills from outside."""
-    shape = x.shape[-dimensions:]
+def _disc_rows(patches: Tensor, dimensions: int) -> Tensor:
+    """Patches `(*, C, *S)` as rows `(*, F)`: the disc that no transformation of norm 1 fills from outside."""
+    shape = patches.shape[-dimensions:]
     grid = torch.stack(torch.meshgrid(*(torch.linspace(-1, 1, s) for s in shape), indexing="ij"))
     disc = (grid.square().sum(0) <= 0.6).flatten()
-    return x.flatten(-dimensions)[..., disc].flatten(2)
+    return patches.flatten(-dimensions)[..., disc].flatten(-2)

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.discovery.coverage import disc_rows
 from atlasd.discovery.part import Part, looked_at, null_loss
 from atlasd.discovery.problem import Function
 from atlasd.geometry.actions import GridAction
@@ -125,8 +124,8 @@ class FieldPart(Part):
         """Whether transformed inputs `(M, B, K, C, *S)` lie where data are, as 0 or 1, `(M, B, K)`."""
         if self.coverage is None:
             return torch.ones(moved.shape[:3], dtype=torch.float64)
-        covered: Tensor = self.coverage(disc_rows(moved.flatten(0, 1), self.problem.samples.size))
-        return covered.unflatten(0, moved.shape[:2]).double()
+        covered: Tensor = self.coverage(moved)
+        return covered.double()
 
     def inner(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """Inner products of residuals, `(M, B, K, p, p)`, and what moves under the first elements, `(M, B, K)`.

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.discovery.coverage import FieldCoverage, VectorCoverage, disc_rows
+from atlasd.discovery.coverage import FieldCoverage, VectorCoverage
 from atlasd.discovery.part import Part, looked_at
 from atlasd.discovery.part_fields import FieldPart
 from atlasd.discovery.part_vectors import VectorPart
@@ -230,12 +230,13 @@ def known_inputs(
         x, y, p = VectorPart(problem.part(range(problem.charts)), index, None).data
         return VectorCoverage(x[:, 0], (y - p).double().flatten(1).square().sum(1))
     index = problem.pick(96)
-    rows = []
+    patches = []
     for block in problem.blocks():
         part = problem.part(block)
         x = part.inputs(index)
-        found = disc_rows(centre_crop(x, looked_at(part, x)), problem.samples.size)
         kept = torch.ones(len(block), dtype=torch.bool) if weights is None else weights[block.start : block.stop] > 0
-        rows.append(found[:, kept].flatten(0, 1))
-    stacked = torch.cat(rows)
+        patches.append(centre_crop(x, looked_at(part, x))[:, kept].flatten(0, 1))
+    # Charts may have maps of different reach: all are compared by the smallest.
+    smallest = tuple(map(min, zip(*(p.shape[2:] for p in patches), strict=True)))
+    stacked = torch.cat([centre_crop(p, smallest) for p in patches])
     return FieldCoverage.of(stacked[torch.randperm(len(stacked), generator=torch.Generator().manual_seed(0))])

@@ -98,6 +98,6 @@ def symmetrize(
     if invariant_form(group) is None:
         raise InputError(
             f"`group` must be compact to be averaged over, got {group}: {unbounded_direction(group)}; "
-            "average over a compact subgroup, or use GroupConv2d."
+            "average over a compact subgroup, or use `ad.canonicalize`."
         )
     return Symmetrized(model, haar_sample(group, samples, generator=stream(seed, "symmetrize")), action, outputs)

@@ -146,6 +146,6 @@ def default_type(group: Group) -> FieldType:
     if invariant_form(group) is None:
         raise InputError(
             f"no network with bounded windows commutes with {group}: {unbounded_direction(group)}; "
-            "take its compact part, or GroupConv2d with trivial fields."
+            "take its compact part, or a plain network in `ad.canonicalize`."
         )
     return resolve("circle(2)", group)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "Stages", "abandon", "current_stages", "fingerprint", "how_to_resume", "keeping", "located", "read_plan",
-    "resuming", "without_stages",
+    "resuming", "scratch_directory", "without_stages",
 ]  # fmt: skip
 
 import hashlib
@@ -14,13 +14,14 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from atlasd.errors import DataError
 from atlasd.runtime.codec import Unstorable, decode, encode
 from atlasd.runtime.content import MOST_TENSORS, read_json, unpack_tensors, write_tensors
 from atlasd.runtime.context import surroundings, within
-from atlasd.runtime.files import is_litter, read_bytes, sweep, write_atomically
+from atlasd.runtime.files import SCRATCH, is_litter, read_bytes, sweep, write_atomically
 from atlasd.runtime.fingerprint import digest_of
 from atlasd.runtime.lock import sole_owner
 
@@ -226,6 +227,15 @@ def abandon() -> None:
 def current_stages() -> Stages:
     """The stages of the run that is under way; ones that keep nothing where there is none."""
     return surroundings().stages or Stages()
+
+
+@contextmanager
+def scratch_directory() -> Iterator[Path]:
+    """A directory for large temporary arrays: in that of the run, whose next owner removes what a killed one left."""
+    kept = current_stages().directory
+    place = None if kept is None else kept.parent
+    with TemporaryDirectory(prefix="atlasd-" if place is None else SCRATCH, dir=place) as name:
+        yield Path(name)
 
 
 def without_stages() -> AbstractContextManager[None]:

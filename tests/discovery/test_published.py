@@ -11,6 +11,7 @@ from atlasd.algebra.known import dihedral, so, trivial
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.gradient_steps import GradientSteps
+from atlasd.discovery.objective import Objective
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.problem import Problem
 from atlasd.errors import InputError
@@ -190,6 +191,45 @@ def test_cross_entropy_has_no_upper_end():
         errors.append(steps.run(Silent()).curves["error"][0])
     assert errors[1] > 10 * errors[0]
     assert problem.recipe.relu and problem.recipe.schedule.constant
+
+
+def test_cross_entropy_is_that_of_the_text():
+    """Of the outputs under g with the transformed outputs as targets; a constant map then costs its own entropy."""
+    x = torch.randn(80, 2, generator=stream(0, "data"))
+    y = (x[:, 0] > 0).long()
+    problem, _ = prepare(x, y, predictor=MLPPredictor.published(hidden=(4,)), seed=0, progress=Silent())
+    one = torch.eye(2, dtype=torch.float64).expand(80, 1, 2, 2)
+    given = problem.inputs(torch.arange(80))
+    with torch.no_grad():
+        p = problem.outputs(given)
+        loss = Objective(problem, loss="cross_entropy", units="raw")(problem.outputs, given, p, one)
+    torch.testing.assert_close(loss, -(p * p.log()).sum(2)[:, 0].double(), atol=1e-5, rtol=1e-4)
+
+
+def test_a_patch_is_zero_beyond_its_edge(fields):
+    """As the text has it: what g brings in from beyond is zero and counts; on the disc nothing is brought in."""
+    x, y = fields
+    problem, _ = prepare(x + 5, y + 15, predictor=StencilPredictor(), atlas=ATLAS, seed=0, progress=Silent())
+    angle = torch.tensor(0.7, dtype=torch.float64)
+    g = torch.matrix_exp(angle * so(2).basis[0]).expand(4, 2, 2, 2)
+    given = problem.inputs(torch.arange(4))
+    kind = {"units": "raw", "interpolation": "bilinear"}
+    disc, patch = (
+        float(Objective(problem, window=w, **kind)(problem.outputs, given, problem.outputs(given), g).mean())
+        for w in ("disc", "patch")
+    )
+    assert patch > 5 * disc
+
+
+def test_cosets_pass_over_all_samples():
+    problem = vectors(lambda x: x.abs().sum(-1), 2, samples=40)
+    seen = []
+    original = Problem.inputs
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Problem, "inputs", lambda self, index: (seen.append(index), original(self, index))[1])
+        CosetSearch.published(starts=2, top=1, epochs=2, batch=16).find(problem, trivial(2), seed=0)
+    assert [len(i) for i in seen[:6]] == [16, 16, 8] * 2
+    assert all(sorted(torch.cat(seen[k : k + 3]).tolist()) == list(range(40)) for k in (0, 3))
 
 
 def test_growth_once_for_each_chart_is_the_mean_over_charts(fields):

@@ -6,13 +6,13 @@ import torch
 
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.residual import Residual
-from atlasd.discovery.sensitivity import Sensitivity
+from atlasd.discovery.sensitivity import Recovery, Sensitivity
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.zoo.field_systems import blur, draw_waves, field_atlas, plane_waves
 
 
-def sensitivity(ratio: float) -> tuple[float, float]:
+def sensitivity(ratio: float) -> Recovery:
     """Under an eighth of a rotation, of fields that vary `ratio` times less along columns and are blurred."""
     wave, phase, height = draw_waves(240, stream(1, "waves"))
     x = plane_waves(wave * torch.tensor([1.0, 1 / ratio]), phase, height, 48)
@@ -24,12 +24,14 @@ def sensitivity(ratio: float) -> tuple[float, float]:
 
 
 def test_a_map_is_known_where_transformed_inputs_are_like_the_data():
-    share, beyond = sensitivity(1.0)
-    assert share > 0.9
-    assert beyond < 0.02
+    recovery = sensitivity(1.0)
+    assert recovery.share > 0.9
+    assert recovery.beyond < 0.02
+    assert recovery.growth < 0.5
 
 
 def test_stripes_do_not_determine_the_map_for_rotated_stripes():
-    share, beyond = sensitivity(20.0)
-    assert share < 0.9
-    assert beyond > 0.2
+    recovery = sensitivity(20.0)
+    assert recovery.share < 0.9
+    assert recovery.beyond > 0.2
+    assert recovery.growth > 3

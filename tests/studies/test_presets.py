@@ -1,6 +1,7 @@
 """`preset=paper` of every experiment makes searches and predictors that carry the paper's numbers."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -8,17 +9,44 @@ import torch
 
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
+from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
+from atlasd.runtime.progress import Silent
 from atlasd.studies.climate import run as climate
 from atlasd.studies.climate.cgnet import CGNetPredictor
+from atlasd.studies.climate.samples import PUBLISHED
 from atlasd.studies.config import configure
 from atlasd.studies.digits import run as sphere_mnist
 from atlasd.studies.digits.segment import SegmentPredictor
 from atlasd.studies.heat import run as heat
 from atlasd.studies.jets import run as top_tagging
 from atlasd.studies.toys import arctan, d4
+from atlasd.studies.toys import run as toys
 
 PAPER = {"preset": "paper"}
+
+
+class Asked(Exception):
+    """Carries what a run hands to `discover`."""
+
+
+@pytest.fixture
+def handed(monkeypatch):
+    """From an experiment and a small number of samples, the search, cosets and predictor that its run hands over."""
+
+    def ask(module, **few):
+        def discover(*_, **options):
+            raise Asked(options)
+
+        monkeypatch.setattr(module, "discover", discover)
+        config = configure(module.CONFIG, {**PAPER, **few})
+        with pytest.raises(Asked) as caught:
+            module.run(config, 0, Silent())
+        options = caught.value.args[0]
+        assert options["device"] == config.device and options["tolerance"] == config.tolerance
+        return options["search"], options["cosets"], options["predictor"]
+
+    return ask
 
 
 def as_published(search: GradientSearch) -> bool:
@@ -32,9 +60,9 @@ def trained_as_published(predictor) -> bool:
     return schedule.constant and schedule.patience is None and (schedule.batch, schedule.learning_rate) == (16, 1e-3)
 
 
-def test_heat():
+def test_heat(handed):
     config = configure(heat.CONFIG, PAPER)
-    search, cosets, predictor = heat._search(config), heat._cosets(config), heat._predictor(config)
+    search, cosets, predictor = handed(heat, samples=8, steps=2)
     assert isinstance(search, GradientSearch) and as_published(search) and search.tandem and search.regardless
     assert (search.generators, search.growth, search.growth_limit, search.loss) == (1, 0.1, 1.0, "mae")
     assert (search.epochs, search.batch, search.learning_rate, search.spread) == (10, 16, 1e-3, 1.0)
@@ -50,15 +78,20 @@ def test_heat_ablations():
     config = configure(heat.CONFIG, {**PAPER, "normalize": False, "clip": "entries", "similarity": "cosine"})
     assert not heat._cosets(config).normalize and heat._cosets(config).regardless
     assert heat._search(config).clip == "entries" and heat._search(config).similarity == "cosine"
+    whole = configure(heat.CONFIG, {**PAPER, "window": "patch"})
+    assert heat._search(whole).window == heat._cosets(whole).window == "patch"
     for module in (heat, sphere_mnist, climate):
         assert module._search(configure(module.CONFIG, {**PAPER, "pooled": "mean"})).charts == "mean"
+    assert heat._cosets(configure(heat.CONFIG, {**PAPER, "pooled": "mean"})).charts == "mean"
     before = configure(heat.CONFIG, {**PAPER, "tandem": False})
     assert not heat._search(before).tandem and as_published(heat._search(before))
 
 
-def test_jets():
+def test_jets(handed, monkeypatch):
     config = configure(top_tagging.CONFIG, PAPER)
-    search, cosets, predictor = (f(config) for f in (top_tagging._search, top_tagging._cosets, top_tagging._predictor))
+    jets = torch.ones(4, 2, 4), torch.tensor([0, 1, 0, 1])
+    monkeypatch.setattr(top_tagging, "load_jets", lambda *_, **__: jets)
+    search, cosets, predictor = handed(top_tagging)
     assert isinstance(search, GradientSearch) and as_published(search) and not search.tandem
     assert (search.generators, search.growth, search.growth_limit, search.weight) == (7, 1.0, None, 0.1)
     assert (search.epochs, search.learning_rate, search.spread, search.loss) == (10, 1e-3, 1.0, "cross_entropy")
@@ -71,9 +104,14 @@ def test_jets():
     assert not top_tagging._cosets(configure(top_tagging.CONFIG, {**PAPER, "normalize": False})).normalize
 
 
-def test_digits():
+def test_digits(handed, monkeypatch):
     config = configure(sphere_mnist.CONFIG, PAPER)
-    search, predictor = sphere_mnist._search(config), sphere_mnist._predictor(config)
+    few = sphere_mnist.SphereDigits(*[torch.zeros(2, 1, 60, 120)] * 5)
+    monkeypatch.setattr(sphere_mnist, "sphere_mnist", lambda *_, **__: few)
+    search, cosets, predictor = handed(sphere_mnist)
+    assert cosets is False
+    mirrors = sphere_mnist._cosets(configure(sphere_mnist.CONFIG, {**PAPER, "cosets": True, "normalize": False}))
+    assert mirrors == CosetSearch.published(loss="cross_entropy", epochs=20, normalize=False)
     assert isinstance(search, GradientSearch) and as_published(search) and search.tandem
     assert (search.generators, search.growth, search.growth_limit) == (1, 0.35, 1.0)
     assert (search.epochs, search.batch, search.learning_rate, search.loss) == (20, 16, 1e-3, "cross_entropy")
@@ -82,14 +120,22 @@ def test_digits():
     assert predictor.schedule.epochs == 20 and config.samples == 10_000 and config.rotate == 60
 
 
-def test_climate():
-    config = configure(climate.CONFIG, PAPER)
-    search, predictor = climate._search(config), climate._predictor(config)
+def test_climate(handed):
+    search, cosets, predictor = handed(climate, samples=30, rows=64)
+    assert cosets is False and configure(climate.CONFIG, PAPER).units == "published"
+    mirrors = climate._cosets(configure(climate.CONFIG, {**PAPER, "cosets": True}))
+    assert mirrors == CosetSearch.published(loss="cross_entropy", epochs=30)
     assert isinstance(search, GradientSearch) and as_published(search) and search.tandem
     assert (search.generators, search.growth, search.growth_limit, search.weight) == (4, 5.0, 1.0, 0.05)
     assert (search.epochs, search.batch, search.learning_rate, search.loss) == (30, 16, 1e-3, "cross_entropy")
     assert isinstance(predictor, CGNetPredictor) and trained_as_published(predictor)
-    assert predictor.schedule.epochs == 30
+    assert predictor.schedule.epochs == 30 and predictor.background_weight == 1.0
+
+
+def test_climate_in_the_units_of_the_published_code():
+    assert PUBLISHED == {
+        "TMQ": (19.22, 15.82), "U850": (1.553, 8.298), "V850": (0.254, 6.232), "PSL": (100_814.0, 1461.0),
+    }  # fmt: skip
 
 
 def test_charts_of_climate_by_name():
@@ -102,9 +148,23 @@ def test_charts_of_climate_by_name():
 
 
 @pytest.mark.parametrize(("module", "starts", "top"), [(d4, 256, 128), (arctan, 48, 24)])
-def test_functions(module, starts, top):
-    cosets = configure(module.CONFIG, PAPER).make_cosets()
+def test_functions(module, starts, top, monkeypatch):
+    def discover(*_, **options):
+        raise Asked(options)
+
+    monkeypatch.setattr(toys, "discover", discover)
+    with pytest.raises(Asked) as caught:
+        module.run(configure(module.CONFIG, PAPER), 0, Silent())
+    cosets = caught.value.args[0]["cosets"]
+    assert cosets == CosetSearch.published(starts=starts, top=top, epochs=20)
     assert (cosets.starts, cosets.top, cosets.normalize, cosets.regardless) == (starts, top, True, True)
+
+
+@pytest.mark.parametrize("module", [heat, top_tagging, sphere_mnist, climate, d4, arctan])
+def test_one_tolerance_and_a_device_everywhere(module):
+    config = configure(module.CONFIG, PAPER)
+    assert config.tolerance == TOLERANCE and config.device == "cpu"
+    assert replace(config, device="cuda").device == "cuda"
 
 
 def test_the_usual_presets_keep_our_aids():

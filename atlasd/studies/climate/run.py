@@ -7,7 +7,6 @@ __all__ = ["CONFIG", "ClimateConfig", "climate_atlas", "run"]
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -18,6 +17,7 @@ from atlasd.algebra.known import gl, so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.data.samples import Samples, split_indices
 from atlasd.data.stored import Stored
+from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.locality import MINIMUM_SKILL
@@ -29,11 +29,11 @@ from atlasd.prediction.fit import fit_recipe
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.runtime.stages import located
+from atlasd.runtime.stages import located, scratch_directory
 from atlasd.studies.climate.cgnet import CGNetPredictor
 from atlasd.studies.climate.classes import class_findings, pictures
 from atlasd.studies.climate.files import open_climate
-from atlasd.studies.climate.samples import DISCOVERY, climate_samples
+from atlasd.studies.climate.samples import DISCOVERY, PUBLISHED, climate_samples
 from atlasd.studies.climate.second_order import SecondOrderPredictor
 from atlasd.studies.climate.synthetic import CLASSES, synthetic_climate
 from atlasd.studies.config import PaperConfig, asking, option, tolerance_option
@@ -55,6 +55,7 @@ class ClimateConfig(PaperConfig):
         "published": True,
         "tandem": True,
         "generators": 4,
+        "units": "published",
     }
 
     data: str = option("", "folder of ClimateNet's files; synthetic maps by default")
@@ -63,6 +64,9 @@ class ClimateConfig(PaperConfig):
     )
     samples: int = option(250, "synthetic maps", least=30)
     rows: int = option(96, "rows of synthetic maps; half as many more columns", least=64)
+    units: Literal["measured", "published"] = option(
+        "measured", "means and spreads of the variables of files: of these maps, or those of the published code"
+    )
     missing: Literal["refuse", "fill"] = option("refuse", "what to do about missing values")
     predictor: Literal["second-order", "cgnet"] = option("second-order", "what is fitted to each chart")
     winds: Literal["scalar", "vector"] = option("scalar", "winds transform as scalars, as in the paper, or as vectors")
@@ -82,6 +86,7 @@ class ClimateConfig(PaperConfig):
     epochs: int = option(30, "passes of the gradient search and of CGNet over the data", least=1)
     learning_rate: float = option(1e-3, "learning rate of the gradient search", least=1e-12)
     cosets: bool = option(False, "look for mirrors too")
+    normalize: bool = option(True, "keep determinants at 1 or -1 in a published search for them")
     tolerance: float = tolerance_option()
 
 
@@ -90,8 +95,8 @@ CONFIG = ClimateConfig
 
 def run(config: ClimateConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Reads or draws the maps, fits a predictor to each chart, and asks for the local symmetry."""
-    with TemporaryDirectory(prefix="atlasd-climate-") as scratch:
-        return _run(config, seed, progress, Path(scratch))
+    with scratch_directory() as scratch:
+        return _run(config, seed, progress, scratch)
 
 
 def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) -> tuple[Discovery, Extras]:
@@ -106,7 +111,7 @@ def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) ->
         action=action,
         predictor=recipe,
         search=_search(config),
-        cosets=config.cosets,
+        cosets=_cosets(config),
         **asking(config, seed, progress),
     )
     # The figures and the classes look at one predictor of their own, on maps that it was not fitted to.
@@ -173,7 +178,7 @@ def _maps(
     if config.data:
         folder = open_climate(located(config.data), missing=config.missing)
         progress.say(f"{len(folder)} maps of {folder.shape[0]} x {folder.shape[1]} in {folder.path}")
-        return climate_samples(folder, scratch, progress)
+        return climate_samples(folder, scratch, progress, PUBLISHED if config.units == "published" else None)
     progress.say(f"drawing {config.samples} maps")
     shape = (config.rows, config.rows * 3 // 2)
     maps = synthetic_climate(
@@ -205,6 +210,12 @@ def _search(config: ClimateConfig) -> SpectralSearch | GradientSearch:
         )
     names = ("generators", "growth", "weight", "epochs", "learning_rate", "tandem")
     return gradient_search(config, names, {"charts": config.pooled}, loss="cross_entropy")
+
+
+def _cosets(config: ClimateConfig) -> CosetSearch | bool:
+    if not (config.cosets and config.published):
+        return config.cosets
+    return CosetSearch.published(loss="cross_entropy", epochs=config.epochs, normalize=config.normalize)
 
 
 def _judged_by_class(found: Discovery, rows: list[dict[str, Any]]) -> Discovery:

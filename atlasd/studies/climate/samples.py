@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["DISCOVERY", "climate_samples"]
+__all__ = ["DISCOVERY", "PUBLISHED", "climate_samples"]
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,12 @@ from atlasd.studies.climate.files import ClimateFolder
 
 DISCOVERY = ("TMQ", "U850", "V850", "PSL")
 """The four variables that the paper's predictors see."""
+PUBLISHED = {"TMQ": (19.22, 15.82), "U850": (1.553, 8.298), "V850": (0.254, 6.232), "PSL": (100_814.0, 1461.0)}
+"""Means and spreads of the published code."""
 
 
 def climate_samples(
-    folder: ClimateFolder, directory: Path, progress: Progress, variables: tuple[str, ...] = DISCOVERY
+    folder: ClimateFolder, directory: Path, progress: Progress, units: Mapping[str, tuple[float, float]] | None = None
 ) -> tuple[Tensor | Stored, Tensor | Stored]:
     """Inputs `(N, C, H, W)` and classes `(N, H, W)`; written map by map to files that are read as they are needed.
 
@@ -27,11 +30,14 @@ def climate_samples(
         folder: The maps, with labels.
         directory: Where the files may stand, for as long as they are used.
         progress: Progress display.
-        variables: Which variables are the channels.
+        units: Mean and spread of every variable; those of the maps themselves by default.
     """
-    known = folder.statistics(progress)
-    mean = torch.tensor([known.mean[v] for v in variables])[:, None, None]
-    spread = torch.tensor([known.spread[v] for v in variables]).clamp_min(1e-12)[:, None, None]
+    variables = DISCOVERY
+    if units is None:
+        known = folder.statistics(progress)
+        units = {v: (known.mean[v], known.spread[v]) for v in variables}
+    mean = torch.tensor([units[v][0] for v in variables])[:, None, None]
+    spread = torch.tensor([units[v][1] for v in variables]).clamp_min(1e-12)[:, None, None]
     paths = directory / "maps.bin", directory / "labels.bin"
     count = 0
     # Plain writes, not a map of the file: what was written needs no memory.

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.result import Discovery
@@ -77,6 +78,7 @@ class SphereMnistConfig(PaperConfig):
     learning_rate: float = option(3e-2, "learning rate of the gradient search", least=1e-12)
     spread: float = option(0.5, "spread of the coefficients eta in the gradient search; 1 in the paper", least=1e-6)
     cosets: bool = option(False, "look for mirrors too")
+    normalize: bool = option(True, "keep determinants at 1 or -1 in a published search for them")
     liegan_steps: int = option(
         40, "steps of LieGAN, whose rotation of the sphere is drawn; 0 for a random one", least=0
     )
@@ -100,7 +102,7 @@ def run(config: SphereMnistConfig, seed: int, progress: Progress) -> tuple[Disco
         atlas=atlas,
         predictor=_predictor(config),
         search=_search(config),
-        cosets=config.cosets,
+        cosets=_cosets(config),
         **asking(config, seed, progress),
     )
     fields = {
@@ -174,6 +176,12 @@ def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
         return SpectralSearch(generators=generators, samples=config.search_samples, derivatives=False)
     names = ("generators", "growth", "epochs", "learning_rate", "spread", "tandem")
     return gradient_search(config, names, {"charts": config.pooled}, loss="cross_entropy", steps=config.batches)
+
+
+def _cosets(config: SphereMnistConfig) -> CosetSearch | bool:
+    if not (config.cosets and config.published):
+        return config.cosets
+    return CosetSearch.published(loss="cross_entropy", epochs=config.epochs or 20, normalize=config.normalize)
 
 
 def _global_rotation(data: SphereDigits, config: SphereMnistConfig, seed: int, progress: Progress) -> Tensor | None:

@@ -65,6 +65,9 @@ class HeatConfig(SearchConfig):
     pooled: Literal["sum", "mean"] = option(
         "sum", "charts in a published search: summed, as in the text, or averaged: growth counts once for each"
     )
+    window: Literal["disc", "patch"] = option(
+        "disc", "outputs that count in a published search: on a disc, or the whole patch with zeros beyond"
+    )
     predictor: Literal["stencil", "conv"] = option("stencil", "what is fitted to each chart")
     generators: int | Literal["auto"] = option(1, "generators of the gradient search", least=1)
     growth: float = option(0.1, "growth factor of the gradient search", least=0)
@@ -109,12 +112,12 @@ def _search(config: HeatConfig) -> SpectralSearch | GradientSearch:
     if config.search == "spectral":
         return SpectralSearch()
     names = ("generators", "growth", "growth_limit", "similarity", "weight", "epochs", "batch", "learning_rate")
-    published = {"clip": config.clip, "charts": config.pooled}
+    published = {"clip": config.clip, "charts": config.pooled, "window": config.window}
     return gradient_search(config, (*names, "spread", "robust", "tandem"), published, steps=config.batches)
 
 
 def _cosets(config: HeatConfig) -> CosetSearch:
-    return coset_search(config, epochs=config.epochs or 10)
+    return coset_search(config, epochs=config.epochs or 10, charts=config.pooled, window=config.window)
 
 
 def _predictor(config: HeatConfig) -> PredictorSpec:
