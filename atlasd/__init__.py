@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from atlasd.nn.auditing import Audit as Audit
     from atlasd.nn.auditing import audit as audit
     from atlasd.nn.averaging import symmetrize as symmetrize
+    from atlasd.nn.canonical import canonicalize as canonicalize
     from atlasd.nn.checks import assert_equivariant as assert_equivariant
     from atlasd.prediction.fit import fit_predictor as fit_predictor
     from atlasd.prediction.moments import DeepSetsPredictor as DeepSetsPredictor
@@ -82,6 +83,7 @@ _HOMES = {
     "identify": "algebra.identify",
     "load": "discovery.result",
     "survey_charts": "discovery.locality",
+    "canonicalize": "nn.canonical",
     "symmetrize": "nn.averaging",
 }
 __all__ = ["__version__", "known", *sorted(_HOMES)]

@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from atlasd.algebra.invariants import metric, metric_cosine
-from atlasd.algebra.known_algebras import so, trivial
+from atlasd.algebra.known import so, trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import Membership
 from atlasd.discovery.cosets import CosetSearch
@@ -30,7 +30,7 @@ from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.prepare import prepare
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.prediction.stencil import StencilPredictor
-from atlasd.runtime.checkpoint import Checkpoint
+from atlasd.runtime.files import write_atomically
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.climate.run import climate_atlas
@@ -202,9 +202,14 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     settings = {k: v for k, v in vars(options).items() if k not in ("keep", "seeds", "first")}
-    kept = Checkpoint(options.keep, json.dumps(settings))
+    file = None if options.keep is None else options.keep / "rows.json"
+    kept = json.loads(file.read_text()) if file is not None and file.is_file() else {}
+    kept = kept if kept.get("settings") == settings else {"settings": settings}
     for name, part in work(options).items():
-        rows = kept.do(name, part)
+        rows = kept[name] if name in kept else part()
+        kept[name] = rows
+        if file is not None:
+            write_atomically(file, lambda path: path.write_text(json.dumps(kept, indent=1)))
         for row in rows if isinstance(rows, list) else [rows]:
             print("  ".join(f"{k} {v}" for k, v in row.items()), flush=True)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from atlasd.algebra.known_algebras import so, trivial
+from atlasd.algebra.known import so, trivial
 from atlasd.runtime.random import stream
 from atlasd.studies.zoo.field_systems import PROBE, blur, draw_waves, field_atlas, laplacian, plane_waves, slope
 from atlasd.studies.zoo.foreign_vectors import oblique_frame
@@ -108,7 +108,7 @@ def _draw_vector(breaking: float, generator: torch.Generator):
     other = frame @ torch.randn(n, n, generator=generator, dtype=torch.float64) @ inverse
     flip = torch.eye(n, dtype=torch.float64)
     flip[0, 0] = -1.0
-    system = System(name="random", kind="vector", truth=trivial(n), sample=sample, function=function)
+    system = System(name="random", truth=trivial(n), sample=sample, function=function)
     samples = round(_log_uniform(30, 10_000, generator))
     return system, inputs, torch.cat([rotations, other[None]]), (frame @ flip @ inverse)[None], samples
 
@@ -155,7 +155,7 @@ def _draw_field(breaking: float, generator: torch.Generator):
     other = torch.randn(1, 2, 2, generator=generator, dtype=torch.float64)
     mirror = torch.tensor([[[1.0, 0.0], [0.0, -1.0]]], dtype=torch.float64)
     system = System(
-        name="random", kind="field", truth=trivial(2), sample=_field_inputs(inputs, 48),
+        name="random", truth=trivial(2), sample=_field_inputs(inputs, 48),
         probe=_field_inputs(inputs, PROBE), function=function, atlas=field_atlas(),
     )  # fmt: skip
     samples = round(_log_uniform(30, 300, generator))

@@ -12,7 +12,7 @@ import time
 
 import torch
 
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.prepare import prepare

@@ -13,7 +13,7 @@ import time
 import numpy as np
 import torch
 
-from atlasd.algebra import known_groups as known
+from atlasd.algebra import known as known
 from atlasd.algebra.finite import FiniteGroup
 from atlasd.algebra.group import Group
 

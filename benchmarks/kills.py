@@ -2,6 +2,8 @@
 
 `python benchmarks/kills.py --kills 40` prints a line for every kill and the totals; the exit status is 1 if one of
 them ended wrongly: another exit status, a process or a file left behind, or other tensors than those of the whole run.
+A moment is a random number of stages that are kept, and a random part of the mean time from one to the next: so kills
+fall evenly on the whole run however busy the machine is.
 """
 
 import argparse
@@ -22,12 +24,12 @@ from atlasd.runtime.files import is_litter
 from atlasd.runtime.random import stream
 from atlasd.studies.heat.data import heat_fields, simulate_heat
 
-CHARTS = "20,20;40,40;20,40;40,20;30,30;32,20;20,32;26,38"
+CHARTS = "20,20;40,40;20,40;40,20;30,30;32,20"
 CASES = {
     "heat": ["run", "heat", "--set", "atlas=three", "--set", "samples=60"],
     "vectors": ["discover", "v.npz"],
     "fields": ["discover", "f.npz", "--charts", CHARTS, "--in-radius", "9", "--out-radius", "5"],
-    "zoo": ["zoo", "--quick"],
+    "zoo": ["zoo", "--quick", "--only", "so2,blur,threefold"],
 }
 ANSWERS = {"zoo": "zoo.json"}
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -35,9 +37,9 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 def write_data(place):
     chance = np.random.default_rng(0)
-    x = chance.standard_normal((3000, 3)).astype(np.float32)
+    x = chance.standard_normal((1000, 3)).astype(np.float32)
     np.savez(place / "v.npz", x=x, y=(x**2).sum(1))
-    fields = heat_fields(60, generator=stream(0, "kills"))
+    fields = heat_fields(40, generator=stream(0, "kills"))
     flow = simulate_heat(fields)
     np.savez(place / "f.npz", x=fields.numpy()[..., ::2, ::2], y=flow.numpy()[..., ::2, ::2])
 
@@ -64,7 +66,7 @@ def members(session):
     return found
 
 
-def all_end(session, seconds=15.0):
+def all_end(session, seconds=60.0):
     end = time.monotonic() + seconds
     while (left := members(session)) and time.monotonic() < end:
         time.sleep(0.1)
@@ -92,14 +94,33 @@ def litter(directory):
     return [p.name for p in directory.rglob("*") if is_litter(p.name)] if directory.exists() else []
 
 
-def stop_once(place, number, case, workers, sign, seconds, expected):
+def count_stages(directory):
+    """How many stages are kept; the manifest is written whole or not at all."""
+    try:
+        return len(json.loads((directory / "stages" / "manifest.json").read_text())["stages"])
+    except (OSError, ValueError):
+        return 0
+
+
+def watch(process, directory, until=None):
+    """The largest number of stages seen, until there are so many or the process has ended."""
+    most = 0
+    while process.poll() is None and (until is None or most < until):
+        most = max(most, count_stages(directory))
+        time.sleep(0.01)
+    return most
+
+
+def stop_once(place, number, case, workers, sign, moment, expected):
     """One kill and what follows; gives what went wrong, and how it went on."""
     directory, wrong = place / f"{number}-{case}", []
     words = [*CASES[case], "--out", str(directory), *(["--workers", str(workers)] if workers else [])]
     process = start(place, words)
-    time.sleep(seconds)
+    if moment[0]:
+        watch(process, directory, moment[0])
+    time.sleep(moment[1])
     process.send_signal(sign)
-    said = process.communicate(timeout=60)[1].strip().splitlines()
+    said = process.communicate(timeout=300)[1].strip().splitlines()
     status = process.returncode
     if not all_end(process.pid):
         wrong.append("a process is left")
@@ -118,7 +139,7 @@ def stop_once(place, number, case, workers, sign, seconds, expected):
     if not early:
         again = ["resume", str(directory)] if kept else words
         process = start(place, again)
-        said = process.communicate(timeout=600)[1].strip().splitlines()
+        said = process.communicate(timeout=1200)[1].strip().splitlines()
         if process.returncode:
             return [*wrong, f"going on: status {process.returncode}, {said[-1:]}"], "failed"
     found = answer(directory, case)
@@ -141,24 +162,27 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         write_data(place)
-        whole, takes = {}, {}
+        whole, takes, stages = {}, {}, {}
         for case in cases:
             began = time.monotonic()
             process = start(place, [*CASES[case], "--out", str(place / case)])
+            stages[case] = watch(process, place / case)
             said = process.communicate()[1]
             assert process.returncode == 0, said
             takes[case], whole[case] = time.monotonic() - began, answer(place / case, case)
-            print(f"{case}: {takes[case]:.1f} s left alone", flush=True)
+            print(f"{case}: {takes[case]:.1f} s and {stages[case]} stages left alone", flush=True)
         plan = [(c, w, s) for w in (0, 2) for c in cases for s in SIGNALS]
         for number in range(given.kills):
             if number % len(plan) == 0:
                 chance.shuffle(plan)
             case, workers, sign = plan[number % len(plan)]
-            seconds = chance.uniform(0.5, takes[case])
-            wrong, way = stop_once(place, number, case, workers, sign, seconds, whole[case])
+            moment = chance.randint(0, stages[case]), chance.uniform(0.0, takes[case] / (stages[case] + 1))
+            wrong, way = stop_once(place, number, case, workers, sign, moment, whole[case])
             bad += bool(wrong)
             ways[way] = ways.get(way, 0) + 1
-            words = f"{number + 1}: {case}, {workers} workers, {sign.name} after {seconds:.1f} s: {way}"
+            words = (
+                f"{number + 1}: {case}, {workers} workers, {sign.name} {moment[1]:.1f} s after stage {moment[0]}: {way}"
+            )
             print(words + (f"; WRONG: {'; '.join(wrong)}" if wrong else ""), flush=True)
     print(json.dumps({"kills": given.kills, "wrong": bad, **ways}))
     return int(bad > 0)

@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 
 from atlasd import __version__
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.runtime.memory import peak_megabytes, reset_peak
 from atlasd.runtime.progress import Silent, Terminal

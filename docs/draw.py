@@ -27,6 +27,7 @@ def main():
     draw_square(x).savefig(IMAGES / "equivariance.png", dpi=110)
     draw_verdict().savefig(IMAGES / "verdict.png", dpi=110)
     draw_actions().savefig(IMAGES / "actions.png", dpi=110)
+    draw_field_actions(x).savefig(IMAGES / "actions-fields.png", dpi=110)
 
 
 def show(axes, field, title, cmap="viridis"):
@@ -80,11 +81,38 @@ def draw_actions():
     return figure
 
 
+def draw_field_actions(x):
+    """A chart turned about its centre, a chart shifted, and a wind whose arrows turn with their places."""
+    figure = Figure(figsize=(8.4, 3.0), layout="constrained")
+    turned, shifted, mixed = figure.subplots(1, 3)
+    row, column = CHART.center
+    corner, side = (column - CHART.in_radius, row - CHART.in_radius), 2 * CHART.in_radius + 1
+    kind = {"fill": False, "edgecolor": "white", "linewidth": 1.5}
+    for axes, title in ((turned, "a chart, turned: GridAction"), (shifted, "GridAction(translations=True)")):
+        show(axes, x[0, 0], title)
+        axes.add_patch(Rectangle(corner, side, side, **kind))
+    dashed = kind | {"edgecolor": "#ff5c4d", "linestyle": "--"}
+    turned.add_patch(Rectangle(corner, side, side, angle=35, rotation_point="center", **dashed))
+    shifted.add_patch(Rectangle((corner[0] + 9, corner[1] - 6), side, side, **dashed))
+    v, u = torch.meshgrid(torch.linspace(-2, 2, 9), torch.linspace(-2, 2, 9), indexing="ij")
+    inside = u * u + v * v <= 4
+    u, v = u[inside], v[inside]
+    a, b = torch.sin(1.5 * v) + 0.6, torch.cos(1.2 * u)
+    c, d = torch.cos(torch.tensor(0.6)), torch.sin(torch.tensor(0.6))
+    for angle, colour in (((1.0, 0.0), "#9aa5b1"), ((c, d), "#1f5fa8")):
+        p, q = angle
+        mixed.quiver(p * u - q * v, q * u + p * v, p * a - q * b, q * a + p * b, color=colour, width=0.008)
+    show(mixed, torch.full((1, 1), torch.nan), "channels that turn with places")
+    mixed.set_xlim(-2.4, 2.4)
+    mixed.set_ylim(-2.4, 2.4)
+    return figure
+
+
 def draw_square(x):
     """Move and map, map and move: the same picture if g is a symmetry."""
     action, window = GridAction(), CHART.out_radius
     angle = torch.tensor(0.7)
-    turn = torch.tensor([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
+    rotation = torch.tensor([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
     squeeze = torch.tensor([[1.6, 0.0], [0.0, 1 / 1.6]])
     patch = CHART.input_patch(x)
 
@@ -98,7 +126,7 @@ def draw_square(x):
     disc = grid[:, None].square() + grid[None].square() <= (window - 0.4) ** 2
     figure = Figure(figsize=(9.6, 4.7), layout="constrained")
     places = figure.subplots(2, 4)
-    for line, (g, name) in zip(places, ((turn, "a turn"), (squeeze, "a squeeze")), strict=True):
+    for line, (g, name) in zip(places, ((rotation, "a rotation"), (squeeze, "a squeeze")), strict=True):
         left, right = flow(action.on_input(g, patch)), action.on_output(g, flow(patch))
         shown = [action.on_input(g, patch), left, right, left - right]
         limit = float(flow(patch)[0, 0][disc].abs().max())

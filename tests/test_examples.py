@@ -85,4 +85,4 @@ def test_nearby():
 @pytest.mark.slow
 def test_channels():
     found = run("10_channels", samples=24)
-    assert found.inputs.name == "vector" and found.outputs.name == "scalar"
+    assert found.inputs.name == "vector" and found.outputs.name == "pseudo-scalar"

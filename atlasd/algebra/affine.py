@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from atlasd.algebra.evidence import gather
-from atlasd.algebra.identify import Identification, identify
+from atlasd.algebra.identify import Identification, gather, identify
 from atlasd.algebra.lie import LieAlgebra
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 _NOISE = 0.1
 """Share of a unit generator below which its linear part, or what moves a fixed point, is noise."""
-_WHOLE = {"SO": "SE", "O": "E", "GL+": "Aff+", "GL": "Aff", "SO+": "ISO+"}
+_WITH_TRANSLATIONS = {"SO": "SE", "O": "E", "GL+": "Aff+", "GL": "Aff", "SO+": "ISO+"}
 """What a linear group becomes together with all translations."""
 _NAMED = re.compile(r"([A-Z+]+)\(([0-9,]+)\)(xR\+)?")
 
@@ -38,7 +37,7 @@ def identify_affine(group: Group, noise: float = 0.03) -> Identification:
 
     Example:
         >>> from atlasd.algebra.group import Group
-        >>> from atlasd.algebra.known_algebras import euclidean, galilei
+        >>> from atlasd.algebra.known import euclidean, galilei
         >>> Group(euclidean(3), affine=True).name, Group(galilei(1), affine=True).name
         ('SE(3)', 'Galilei(1)')
     """
@@ -118,11 +117,11 @@ def _linear_group(linear: Tensor, cosets: Tensor, tolerance: float) -> Group:
 
 def _with_all_translations(linear: str, n: int) -> str:
     match = _NAMED.fullmatch(linear)
-    if match is None or match[1] not in _WHOLE or sum(map(int, match[2].split(","))) != n:
+    if match is None or match[1] not in _WITH_TRANSLATIONS or sum(map(int, match[2].split(","))) != n:
         return _with_translations(linear, n)
     if match[3]:
         return {"SO": f"Sim+({n})", "O": f"Sim({n})"}.get(match[1], f"{linear}xT({n})")
-    return f"{_WHOLE[match[1]]}({match[2]})"
+    return f"{_WITH_TRANSLATIONS[match[1]]}({match[2]})"
 
 
 def _with_translations(linear: str, shifts: int) -> str:

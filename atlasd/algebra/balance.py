@@ -27,7 +27,7 @@ def well_conditioned(algebra: LieAlgebra) -> Tensor:
     Where the algebra is well-conditioned already, or no frame makes it so (a shear), S is the identity.
 
     Example:
-        >>> from atlasd.algebra.known_algebras import so
+        >>> from atlasd.algebra.known import so
         >>> ellipse = so(2).adjoint(torch.diag(torch.tensor([1.0, 100.0])))
         >>> well_conditioned(ellipse).round(decimals=2).tolist()
         [[10.0, 0.0], [0.0, 0.1]]
@@ -47,7 +47,7 @@ def well_conditioned(algebra: LieAlgebra) -> Tensor:
     return change if defect < _LARGEST_DEFECT and trace < _LARGEST_TRACE else identity
 
 
-def balance(generators: Array, iterations: int = 300) -> Array:
+def balance(generators: Array, iterations: int = 300, precision: float = 1e-3) -> Array:
     r"""Finds the frame in which an algebra takes up the least volume (Kempf and Ness).
 
     For the span V of generators, the logarithm of the Gram determinant of a basis of :math:`S V S^{-1}` is convex
@@ -57,6 +57,7 @@ def balance(generators: Array, iterations: int = 300) -> Array:
     Arguments:
         generators: Independent matrices, with shape `(k, n, n)`.
         iterations: Most steps of the descent.
+        precision: Norm of the slope at which it stops.
 
     Returns:
         S, symmetric positive definite with determinant 1, with shape `(n, n)`; of very large condition where there is
@@ -69,7 +70,7 @@ def balance(generators: Array, iterations: int = 300) -> Array:
     total, frame, step = np.eye(n), _orthonormal(generators)[0], 0.25
     for _ in range(iterations):
         moment = (frame @ frame.swapaxes(1, 2) - frame.swapaxes(1, 2) @ frame).sum(axis=0)
-        if np.linalg.norm(moment) < 1e-3 or np.linalg.cond(total) > _LARGEST_CONDITION:
+        if np.linalg.norm(moment) < precision or np.linalg.cond(total) > _LARGEST_CONDITION:
             break
         values, vectors = np.linalg.eigh(moment)
         move = vectors * np.exp(-step * values) @ vectors.T

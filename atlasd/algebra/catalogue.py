@@ -11,7 +11,7 @@ from itertools import combinations_with_replacement
 import torch
 from torch import Tensor
 
-from atlasd.algebra import known_algebras as known
+from atlasd.algebra import known
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.structure import commutator
 
@@ -51,7 +51,7 @@ def catalogue(n: int) -> tuple[Entry, ...]:
     found: dict[str, LieAlgebra] = {}
     for name, basis in _blocks(n):
         found[name] = LieAlgebra(_embed(basis, n))
-    for name, basis in _whole(n):
+    for name, basis in _on_all_coordinates(n):
         found[name] = LieAlgebra(basis)
     eye = torch.eye(n, dtype=torch.float64)
     for name, algebra in list(found.items()):
@@ -79,7 +79,7 @@ def _blocks(n: int) -> list[tuple[str, Tensor]]:
     return found
 
 
-def _whole(n: int) -> list[tuple[str, Tensor]]:
+def _on_all_coordinates(n: int) -> list[tuple[str, Tensor]]:
     r"""Algebras that have their own meaning on the whole space."""
     found = [("scaling", known.scaling(n).basis)]
     if n >= 2:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from atlasd.algebra.finite import FiniteGroup
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.algebra.nearest import gap, orthogonal_parts, whole_orthogonal
+from atlasd.algebra.nearest import gap, orthogonal_form, orthogonal_parts
 from atlasd.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,10 +41,6 @@ _SUMMAND = re.compile(r"([a-z]+)\(([0-9,]+)\)")
 def identify_group(group: Group, algebra_identification: Identification) -> Identification:
     r"""Names a group whose algebra has been identified.
 
-    Arguments:
-        group: The group.
-        algebra_identification: The identification of `group.algebra`.
-
     Returns:
         The same identification with the name of the group, and the evidence of its components among the
         invariants.
@@ -64,7 +60,7 @@ def name_group(group: Group, algebra_name: str) -> tuple[str, Evidence]:
         The name and a dictionary with what it rests on.
 
     Example:
-        >>> from atlasd.algebra.known_groups import lorentz
+        >>> from atlasd.algebra.known import lorentz
         >>> name_group(lorentz(2), "so(1,3)")[0]
         'O+(1,3)'
     """
@@ -148,13 +144,13 @@ def _several_name(group: Group, algebra_name: str) -> tuple[str | None, Evidence
     tail = "xR+" if scaled else ""
     if family != "so":
         double = group.components == 2 and bool(torch.linalg.det(cosets[1]) < 0)
-        whole = family in ("euclidean", "affine") or int(argument) == group.size
-        return (f"{_DOUBLED[family]}({argument}){tail}" if double and whole else None), {}
+        acts_fully = family in ("euclidean", "affine") or int(argument) == group.size
+        return (f"{_DOUBLED[family]}({argument}){tail}" if double and acts_fully else None), {}
     acting = _acting_block(group, cosets, scaled)
     if acting is None:
         return None, {}
     frame, blocks = acting
-    form = whole_orthogonal(frame.numpy())
+    form = orthogonal_form(frame.numpy())
     if form is None:
         return None, {}
     left_over, oriented = orthogonal_parts(blocks.numpy(), *form)

@@ -41,8 +41,8 @@ class FiniteGroup:
         InputError: If the table is not that of a group.
 
     Example:
-        >>> turns = torch.arange(4)
-        >>> c4 = FiniteGroup((turns[:, None] + turns) % 4)
+        >>> steps = torch.arange(4)
+        >>> c4 = FiniteGroup((steps[:, None] + steps) % 4)
         >>> c4.name, c4.orders, c4.abelian
         ('C4', (1, 4, 2, 4), True)
     """

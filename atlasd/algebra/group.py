@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Group"]
 
+import html
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from atlasd.algebra.display import heat_maps, latex_name
 from atlasd.algebra.finite import name_finite
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import TOLERANCE, Membership
@@ -40,7 +40,7 @@ class Group:
         noise: Relative error to expect in each generator; this decides the name as well.
 
     Example:
-        >>> from atlasd.algebra.known_algebras import so
+        >>> from atlasd.algebra.known import so
         >>> mirror = torch.tensor([[1.0, 0.0], [0.0, -1.0]])
         >>> group = Group(so(2), torch.stack([torch.eye(2), mirror]))
         >>> print(group)
@@ -239,10 +239,6 @@ class Group:
         other.__dict__["identification"] = self.identification
         return other
 
-    def latex(self) -> str:
-        r"""The name in LaTeX."""
-        return latex_name(self.name)
-
     def __str__(self) -> str:
         if self.name == "trivial":
             return f"trivial  (only the identity of size {self.size})"
@@ -254,7 +250,7 @@ class Group:
         return f"Group(dimension={self.dimension}, components={self.components}, size={self.size})"
 
     def _repr_html_(self) -> str:
-        return heat_maps(str(self), {"generators": self.algebra.basis, "cosets": self.cosets})
+        return _heat_maps(str(self), {"generators": self.algebra.basis, "cosets": self.cosets})
 
     def _matrix(self, g: Tensor, name: str) -> Tensor:
         g = torch.as_tensor(g).detach().cpu().double()
@@ -268,3 +264,42 @@ class Group:
 
 def _count(components: int) -> str:
     return f"{components} component" + ("" if components == 1 else "s")
+
+
+def _heat_maps(title: str, sections: dict[str, Tensor], most: int = 16) -> str:
+    r"""Shows matrices as small tables, blue below zero and red above.
+
+    Arguments:
+        title: A line of plain text.
+        sections: Matrices with shape `(m, n, n)` under each heading.
+        most: How many matrices of a section to show.
+
+    Returns:
+        HTML that stands alone: no script, no style sheet, everything escaped.
+    """
+    parts = [f"<div><p><b>{html.escape(title)}</b></p>"]
+    for heading, matrices in sections.items():
+        if not len(matrices):
+            continue
+        parts.append(f"<p>{html.escape(heading)}</p><div style='display:flex;flex-wrap:wrap;gap:12px'>")
+        parts += [_table(matrix) for matrix in matrices[:most]]
+        if len(matrices) > most:
+            parts.append(f"<p>and {len(matrices) - most} more</p>")
+        parts.append("</div>")
+    return "".join([*parts, "</div>"])
+
+
+def _table(matrix: Tensor) -> str:
+    largest = max(float(matrix.abs().max()), 1e-12)
+    rows = "".join(
+        "<tr>" + "".join(_cell(value, value / largest) for value in row) + "</tr>" for row in matrix.tolist()
+    )
+    return f"<table style='border-collapse:collapse'>{rows}</table>"
+
+
+def _cell(value: float, share: float) -> str:
+    rest = round(255 * (1 - 0.7 * abs(share)))
+    colour = f"rgb(255,{rest},{rest})" if share > 0 else f"rgb({rest},{rest},255)"
+    # Adding zero turns -0.00 into 0.00.
+    text = f"{round(value, 2) + 0.0:.2f}"
+    return f"<td style='background:{colour};color:#000;padding:2px 6px;text-align:right'>{text}</td>"

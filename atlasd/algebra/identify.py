@@ -1,8 +1,8 @@
-r"""The name of an algebra up to conjugation, with the evidence for it."""
+r"""The name of an algebra up to conjugation, with the evidence for it: numbers that conjugation does not change."""
 
 from __future__ import annotations
 
-__all__ = ["Identification", "identify"]
+__all__ = ["Identification", "identify", "describe_eigenvalues", "gather"]
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -10,12 +10,14 @@ from math import exp, inf, log, pi
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from atlasd.algebra.balance import well_conditioned
 from atlasd.algebra.catalogue import Entry, catalogue, orbit_rates
 from atlasd.algebra.conjugacy import Conjugation, fit_conjugations
-from atlasd.algebra.evidence import describe_eigenvalues, gather
+from atlasd.algebra.invariants import invariant_forms
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.algebra.structure import null_rows
 from atlasd.errors import InputError
 
 # A span with more of its brackets outside is near no algebra; 3 % of noise gives at most about 0.15.
@@ -45,12 +47,12 @@ class Identification:
         second: The second-best name of the same dimension, empty if there is none.
         margin: Log-odds of the name against `second`, at most 999; 0 if unknown.
         confidence: From 0 (unknown) to 1.
-        invariants: Numbers that conjugation does not change; see :mod:`atlasd.algebra.evidence`.
+        invariants: Numbers that conjugation does not change; see :mod:`atlasd.algebra.identify`.
         algebra: The named algebra's conjugate nearest to the span, free of noise; `None` if unknown.
         conjugation: S with `algebra` = S (catalogue) S^-1, with shape `(n, n)`; `None` if unknown.
 
     Example:
-        >>> from atlasd.algebra.known_algebras import so
+        >>> from atlasd.algebra.known import so
         >>> found = identify(so(1, 3))
         >>> found.name, found.signature, found.forms
         ('so(1,3)', (3, 3, 0), '1 symmetric, 0 antisymmetric')
@@ -149,7 +151,7 @@ def identify(value: Any, noise: float = 0.03) -> Identification:
         The name with its evidence.
 
     Example:
-        >>> from atlasd.algebra.known_algebras import so
+        >>> from atlasd.algebra.known import so
         >>> torch.manual_seed(0)
         <torch._C.Generator object at ...>
         >>> identify(so(1, 2).adjoint(torch.eye(3) + 0.3 * torch.randn(3, 3))).name
@@ -280,3 +282,73 @@ def _show(value: complex) -> str:
     if value.imag == 0:
         return f"{value.real:.3g}"
     return f"{value.real:.3g}{value.imag:+.3g}i"
+
+
+_TOLERANCE = 0.1
+
+
+def gather(algebra: LieAlgebra, structure: bool = True) -> dict[str, Any]:
+    r"""Dimensions of the parts of `algebra`, of what it fixes and of what commutes with it.
+
+    Arguments:
+        algebra: The algebra.
+        structure: Whether to look inside; a span that is not closed has no structure.
+
+    Example:
+        >>> from atlasd.algebra.known import euclidean
+        >>> found = gather(euclidean(2))
+        >>> found["derived_series"], found["fixed_vectors"], found["fixed_covectors"]
+        ([3, 2, 0], 0, 1)
+    """
+    frame = algebra.frame()
+    scale = _TOLERANCE * max(algebra.dimension, 1) ** 0.5
+    symmetric, antisymmetric = invariant_forms(algebra), invariant_forms(algebra, symmetric=False)
+    found: dict[str, Any] = {}
+    if structure:
+        found = {
+            "derived_series": [part.dimension for part in algebra.derived_series()],
+            "lower_central_series": [part.dimension for part in algebra.lower_central_series()],
+            "centre": algebra.centre().dimension,
+            "radical": algebra.radical().dimension,
+            "ideals": [part.dimension for part in algebra.ideals()],
+        }
+    found |= {
+        "killing_signature": algebra.killing_signature(),
+        "fixed_vectors": len(null_rows(frame.flatten(0, 1), scale)),
+        "fixed_covectors": len(null_rows(frame.mT.flatten(0, 1), scale)),
+        "commutant": len(null_rows(_commutation(frame), scale)),
+        "contains_identity": algebra.contains(torch.eye(algebra.size), tolerance=_TOLERANCE),
+        "symmetric_forms": symmetric.count,
+        "antisymmetric_forms": antisymmetric.count,
+    }
+    if algebra.dimension == 1:
+        found["eigenvalues"] = _eigenvalues(frame[0])
+    return found
+
+
+def describe_eigenvalues(values: list[complex]) -> str:
+    r"""A word for the one-parameter group with these eigenvalues, the largest of absolute value 1."""
+    turning = [value for value in values if abs(value.imag) > 0.01]
+    stretching = [value for value in values if abs(value.real) > 0.01]
+    if turning and stretching:
+        return "spiral"
+    if turning:
+        return "rotations at unequal rates"
+    return "unequal stretches" if stretching else "nilpotent"
+
+
+def _eigenvalues(matrix: Tensor) -> list[complex]:
+    values = torch.linalg.eigvals(matrix)
+    # Rounding spreads the zero eigenvalues of a nilpotent matrix by the n-th root of its size.
+    values = values / values.abs().max().clamp(min=1e-3)
+    listed = [complex(round(float(v.real), 4) + 0.0, round(float(v.imag), 4) + 0.0) for v in values]
+    return sorted(listed, key=lambda value: (-abs(value), -value.real, -value.imag))
+
+
+def _commutation(frame: Tensor) -> Tensor:
+    r"""Stacked matrices of X -> [A, X], with shape `(k * n * n, n * n)`."""
+    n = frame.shape[-1]
+    eye = torch.eye(n, dtype=frame.dtype, device=frame.device)
+    left = torch.einsum("kab,cd->kacbd", frame, eye)
+    right = torch.einsum("ab,kdc->kacbd", eye, frame)
+    return (left - right).reshape(-1, n * n)

@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from atlasd.algebra import bracket_closure, structure
+from atlasd.algebra import structure
 from atlasd.errors import InputError
 from atlasd.runtime.codec import storable
 
@@ -33,14 +33,14 @@ class LieAlgebra:
         basis: Generators, with shape `(k, n, n)`, stored in float64. `k = 0` is the trivial algebra.
 
     Example:
-        >>> turn = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]])
-        >>> so2 = LieAlgebra(turn)
+        >>> rotation = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]])
+        >>> so2 = LieAlgebra(rotation)
         >>> so2
         LieAlgebra(dimension=1, size=2)
         >>> so2.exp(torch.tensor([[torch.pi / 2]])).round() + 0.0
         tensor([[[ 0., -1.],
                  [ 1.,  0.]]], dtype=torch.float64)
-        >>> so2.distance(LieAlgebra(-3 * turn)) < 1e-12
+        >>> so2.distance(LieAlgebra(-3 * rotation)) < 1e-12
         True
     """
 
@@ -127,17 +127,11 @@ class LieAlgebra:
         The share is taken of the brackets' size, or of the size brackets usually have where these
         nearly vanish, so that a noisy commuting algebra counts as nearly closed.
         """
-        return bracket_closure.closure_error(self.frame())
+        return structure.closure_error(self.frame())
 
     def structure_constants(self) -> Tensor:
         r"""Least-squares `c` of the frame, :math:`[E_i, E_j] = \sum_l c_{ijl} E_l`, shape `(k, k, k)`."""
         return self._constants.clone()
-
-    def bracket(self, other: LieAlgebra, tolerance: float = 0.1) -> LieAlgebra:
-        r"""The span of all :math:`[A, B]` with `A` in this algebra and `B` in `other`."""
-        self._check_size(other)
-        brackets = structure.commutator(self.frame()[:, None], other.frame()[None]).flatten(0, 1)
-        return LieAlgebra(self._spanned(brackets.flatten(1), tolerance * max(self.dimension, 1) ** 0.5))
 
     def derived(self, tolerance: float = 0.1) -> LieAlgebra:
         r"""The derived algebra :math:`[g, g]`, inside the span."""
@@ -178,11 +172,6 @@ class LieAlgebra:
         """
         return [self._part(rows) for rows in structure.split_ideals(self._constants, tolerance)]
 
-    def intersection(self, other: LieAlgebra, tolerance: float = 0.1) -> LieAlgebra:
-        r"""The directions common to both spans, up to principal angles with sine below `tolerance`."""
-        self._check_size(other)
-        return LieAlgebra(self._matrices(structure.common_rows(self._frame, other._frame, tolerance)))
-
     def sum(self, other: LieAlgebra, tolerance: float = 1e-6) -> LieAlgebra:
         r"""The span of both algebras together."""
         self._check_size(other)
@@ -207,7 +196,7 @@ class LieAlgebra:
 
         A span that is near no algebra is moved to wherever closure was best; see :meth:`closure_error`.
         """
-        return LieAlgebra(bracket_closure.close_brackets(self.frame(), iterations))
+        return LieAlgebra(structure.close_brackets(self.frame(), iterations))
 
     def _check_size(self, other: LieAlgebra) -> None:
         if other.size != self.size:

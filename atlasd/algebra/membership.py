@@ -2,9 +2,9 @@ r"""Whether a matrix lies in the connected group that an algebra generates, also
 
 from __future__ import annotations
 
-__all__ = ["TOLERANCE", "Membership", "in_identity_component", "same_component"]
+__all__ = ["TOLERANCE", "Membership"]
 
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,10 @@ from atlasd.algebra.nearest import (
     Array,
     approach,
     gap,
+    orthogonal_form,
     orthogonal_parts,
     search,
     starting_points,
-    whole_orthogonal,
 )
 from atlasd.errors import InputError
 
@@ -41,8 +41,8 @@ class Membership:
         algebra: The algebra, whose basis may be noisy.
 
     Example:
-        >>> turn = LieAlgebra(torch.tensor([[[0.0, -1.0], [1.0, 0.0]]], dtype=torch.float64))
-        >>> rotations = Membership(turn)
+        >>> rotation = LieAlgebra(torch.tensor([[[0.0, -1.0], [1.0, 0.0]]], dtype=torch.float64))
+        >>> rotations = Membership(rotation)
         >>> bool(rotations.residuals(-torch.eye(2)) < 0.01), bool(rotations.residuals(torch.eye(2) * 3) < 1)
         (True, False)
     """
@@ -61,7 +61,7 @@ class Membership:
             frame = _orthonormal(frame - np.outer(frame @ one, one), rank=len(frame) - 1)
         self._frame: Array = frame.reshape(-1, n, n)
         self._special = len(frame) == n * n - 1 and bool(np.abs(frame @ one).max(initial=0.0) < 0.15)
-        self._form = None if self._special else whole_orthogonal(self._frame)
+        self._form = None if self._special else orthogonal_form(self._frame)
 
     @cached_property
     def _starts(self) -> Array:
@@ -139,44 +139,6 @@ def _residual(g: Array, left_over: Array, frame: Array) -> Array:
     shares = np.linalg.norm(g - h, axis=(-2, -1)) / np.linalg.norm(g, axis=(-2, -1))
     residuals[ill] = np.where(upright, np.minimum(residuals[ill], 2 * shares), residuals[ill])
     return residuals
-
-
-def in_identity_component(algebra: LieAlgebra, g: Tensor, tolerance: float = TOLERANCE) -> bool:
-    r"""Tells whether `g`, with shape `(n, n)`, is a product of exponentials of the algebra.
-
-    Arguments:
-        algebra: The algebra of the group.
-        g: The matrix, with shape `(n, n)`.
-        tolerance: Largest residual, see :meth:`Membership.residuals`.
-
-    Example:
-        >>> everything = LieAlgebra(torch.eye(4, dtype=torch.float64).reshape(4, 2, 2))
-        >>> in_identity_component(everything, torch.diag(torch.tensor([-1.0, -2.0])))
-        True
-    """
-    if g.ndim != 2:
-        raise InputError(f"`g` must have shape (n, n), got {tuple(g.shape)}; pass one matrix at a time.")
-    return bool(_membership(algebra).residuals(g) <= tolerance)
-
-
-def same_component(algebra: LieAlgebra, a: Tensor, b: Tensor, tolerance: float = TOLERANCE) -> Tensor:
-    r"""Tells which pairs lie in one component of a group with this algebra.
-
-    Arguments:
-        algebra: The algebra of the group.
-        a: Matrices, with shape `(*, n, n)`.
-        b: Matrices, with shape `(*, n, n)`.
-        tolerance: Largest residual of :math:`a^{-1} b`, see :meth:`Membership.residuals`.
-
-    Returns:
-        Booleans, with shape `(*,)`.
-    """
-    return _membership(algebra).residuals(torch.linalg.solve(a.double(), b.double())) <= tolerance
-
-
-@lru_cache(maxsize=32)
-def _membership(algebra: LieAlgebra) -> Membership:
-    return Membership(algebra)
 
 
 def _orthonormal(rows: Array, rank: int | None = None) -> Array:

@@ -5,7 +5,7 @@ Everything here is numpy: torch takes several times longer per call and starts i
 
 from __future__ import annotations
 
-__all__ = ["Array", "approach", "gap", "orthogonal_parts", "search", "starting_points", "whole_orthogonal"]
+__all__ = ["Array", "approach", "gap", "orthogonal_parts", "search", "starting_points", "orthogonal_form"]
 
 from typing import TypeAlias
 
@@ -34,7 +34,7 @@ def _inverse(d: Array) -> Array:
     return np.full_like(d, 1e9)
 
 
-def whole_orthogonal(frame: Array) -> tuple[Array, Array] | None:
+def orthogonal_form(frame: Array) -> tuple[Array, Array] | None:
     r"""Finds the symmetric form of which an algebra is the whole orthogonal algebra.
 
     Arguments:

@@ -29,9 +29,7 @@ def audit(
     target: Annotated[str, typer.Option(metavar="NAME", help="Variable of the targets: what the data have.")] = "",
     vectors: Annotated[bool, typer.Option("--vectors", help="Outputs are vectors that transform.")] = False,
     samples: Annotated[int, typer.Option(help="Most samples used.")] = _MOST,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Average over the group and show the price; needs --target.")
-    ] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Make it symmetric and show the price; needs --target.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where to write the page  [default: MODEL.audit.html]")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -48,7 +46,7 @@ def audit(
     from atlasd.nn.auditing import audit as run
     from atlasd.nn.model_files import load_model, static_batch
     from atlasd.nn.tensor_types import vector
-    from atlasd.report.audit_page import write_audit
+    from atlasd.report.html import write_audit
 
     asked = named_group(group) if group else None
     loaded = load_model(model)

@@ -64,6 +64,13 @@ class Running:
         bool, typer.Option("--verbose", "-v", help="Say when every stage is done, and how long it took.")
     ] = False
 
+    def words(self) -> list[str]:
+        """The same on a command line."""
+        values = {"--workers": self.workers, "--dask": self.dask, "--tls": self.tls}
+        flags = {"--json": self.as_json, "--quiet": self.quiet, "--verbose": self.verbose}
+        given = [word for key, value in values.items() if value not in (None, "") for word in (key, str(value))]
+        return given + [key for key, on in flags.items() if on]
+
 
 def experiment_names(incomplete: str) -> list[str]:
     """Names of experiments that start so, for the completion of the shell."""

@@ -49,9 +49,9 @@ def running_options(command: Callable[..., None]) -> Callable[..., None]:
     fields = dataclasses.fields(Running)
 
     @functools.wraps(command)
-    def told(*arguments: Any, running: Running | None = None, **options: Any) -> None:
-        given = {f.name: options.pop(f.name) for f in fields if f.name in options}
-        command(*arguments, running=running or Running(**given), **options)
+    def told(*arguments: Any, **options: Any) -> None:
+        given = {f.name: options.pop(f.name) for f in fields}
+        command(*arguments, running=Running(**given), **options)
 
     added = [inspect.Parameter(f.name, _BY_NAME, default=f.default, annotation=hints[f.name]) for f in fields]
     rest = [p for p in own if p.kind is p.VAR_KEYWORD]

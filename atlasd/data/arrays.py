@@ -6,7 +6,7 @@ __all__ = ["Cleaning", "OwnData", "read_own"]
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -84,12 +84,7 @@ class OwnData:
 
 
 def read_own(choice: Choice, cleaning: Cleaning) -> OwnData:
-    """Checks shapes before anything is read, reads no more than is used, and checks the values.
-
-    Arguments:
-        choice: The variables.
-        cleaning: What to do with what cannot be used.
-    """
+    """Checks shapes before anything is read, reads no more than is used, and checks the values."""
     x_layouts = [_layout(v, choice.targets[0], choice) for v in choice.inputs]
     is_field = bool(x_layouts[0].space)
     y_layouts = [_target_layout(v, choice.inputs[0], x_layouts[0]) for v in choice.targets]
@@ -143,7 +138,7 @@ def scaled(data: OwnData, pairs_in: Sequence[tuple[int, int]], pairs_out: Sequen
     """Fields with channels of mean 0 and size 1; the components of a vector keep their mean and share one size."""
     x = standardise(data.x, pairs_in)
     y = data.y if data.classes else standardise(data.y, pairs_out)
-    return OwnData(x, y, data.inputs, data.targets, data.rows_up, data.masked, data.notes)
+    return replace(data, x=x, y=y)
 
 
 def _layout(variable: Variable, target: Variable, choice: Choice) -> Arrangement:

@@ -57,12 +57,7 @@ class Arrangement:
 
 
 def arrange(dims: tuple[str, ...], shape: tuple[int, ...]) -> Arrangement | None:
-    """The meaning of named axes, or `None` where the names say nothing about space or samples.
-
-    Arguments:
-        dims: Names of the axes.
-        shape: The shape, for messages.
-    """
+    """The meaning of named axes, or `None` where the names say nothing about space or samples."""
     # "lat_2", "x0" and "Time" are what their stems are.
     roles = [_ROLES.get(re.sub(r"[_\-]?\d+$", "", d.lower()), "?") for d in dims]
     if "H" in roles and "W" in roles:

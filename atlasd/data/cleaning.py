@@ -148,13 +148,13 @@ def _without_copies(x: np.ndarray, y: np.ndarray, duplicates: str) -> tuple[np.n
 
 def as_targets(y: np.ndarray, name: str, task: str, is_field: bool) -> tuple[np.ndarray, list[str]]:
     """Targets as floats, or as classes from 0 on where they are few integers."""
-    whole = y.dtype.kind in "iub"
-    if task == "classes" and not whole:
-        whole = bool(np.all(y == np.round(y)))
-        if not whole:
+    integers = y.dtype.kind in "iub"
+    if task == "classes" and not integers:
+        integers = bool(np.all(y == np.round(y)))
+        if not integers:
             raise InputError(f"--task classes needs whole numbers in {name!r}, got {y.flat[0]}; use --task values.")
     single = y.ndim == 1 or (y.ndim == 2 and not is_field and y.shape[1] == 1) or (is_field and y.shape[1] == 1)
-    if task != "values" and whole and single:
+    if task != "values" and integers and single:
         levels = np.unique(y)
         if len(levels) <= _CLASSES or (task == "classes" and len(levels) <= 1000):
             classes = np.searchsorted(levels, y).astype(np.int64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["REGISTRY", "RemoteData", "RemoteFile", "data_directory", "fetch", "find_data"]
 
-import difflib
 import hashlib
 import http.client
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 from atlasd.errors import DataError, InputError
 from atlasd.runtime.files import open_plain, read_bytes, sync_directory, write_atomically
 from atlasd.runtime.progress import Progress, Silent
+from atlasd.runtime.text import did_you_mean
 
 _BLOCK = 1 << 20
 _TIMEOUT = 30.0
@@ -140,9 +140,7 @@ def find_data(name: str) -> RemoteData:
     """
     if name in REGISTRY:
         return REGISTRY[name]
-    near = difflib.get_close_matches(name.lower(), REGISTRY, n=1, cutoff=0.6)
-    hint = f", did you mean {near[0]!r}?" if near else "."
-    raise InputError(f"unknown data {name!r}{hint} `atlasd data` shows all.")
+    raise InputError(f"unknown data {name!r}{did_you_mean(name, REGISTRY)} `atlasd data` shows all.")
 
 
 def fetch(
@@ -177,9 +175,9 @@ def _linked(folder: str, url: str) -> list[RemoteFile]:
             _check_address(url, response)
             page = response.read(_MOST_PAGE).decode(errors="replace")
     except (OSError, http.client.HTTPException) as error:
-        cause = " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__
         raise DataError(
-            f"`{url}` could not be read ({cause}); run again where there is a network, or copy the files by hand."
+            f"`{url}` could not be read ({_cause(error)}); run again where there is a network, or copy the files "
+            "by hand."
         ) from error
     names = sorted(set(re.findall(r"href=[\"']?([\w.-]+\.nc)\b", page)))
     if not 1 <= len(names) <= _MOST_FILES:
@@ -198,9 +196,8 @@ def _fetch_file(file: RemoteFile, path: Path, progress: Progress) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         _download(file, part, progress)
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
-        cause = " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__
         raise DataError(
-            f"`{file.url}` could not be fetched ({cause}); run again where there is a network, "
+            f"`{file.url}` could not be fetched ({_cause(error)}); run again where there is a network, "
             f"or put the file at {path}."
         ) from error
     except OSError as error:
@@ -216,6 +213,10 @@ def _fetch_file(file: RemoteFile, path: Path, progress: Progress) -> Path:
     os.replace(part, path)
     sync_directory(path.parent)
     return path
+
+
+def _cause(error: Exception) -> str:
+    return " ".join(str(getattr(error, "reason", error)).split()) or type(error).__name__
 
 
 def _download(file: RemoteFile, part: Path, progress: Progress) -> None:

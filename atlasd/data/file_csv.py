@@ -104,6 +104,6 @@ def _text(name: str, example: str) -> Variable:
 
 
 def _column(name: str, values: np.ndarray) -> Variable:
-    whole = values.size > 0 and bool(np.all(np.isfinite(values)) and np.all(values == np.round(values)))
-    kind = np.dtype(np.int64 if whole and float(np.abs(values).max()) < 2**53 else np.float64)
+    integers = values.size > 0 and bool(np.all(np.isfinite(values)) and np.all(values == np.round(values)))
+    kind = np.dtype(np.int64 if integers and float(np.abs(values).max()) < 2**53 else np.float64)
     return Variable(name, values.shape, kind, lambda rows, axis: values[rows].astype(kind))

@@ -8,8 +8,9 @@ import math
 import struct
 import zipfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import numpy as np
 from numpy.lib import format as npy
@@ -38,6 +39,11 @@ class _Header:
     offset: int
 
     @property
+    def order(self) -> Literal["F", "C"]:
+        """The same in numpy's letters."""
+        return "F" if self.fortran else "C"
+
+    @property
     def size(self) -> int:
         """Bytes of all numbers; 0 of Python objects, which are never read."""
         return 0 if self.dtype.hasobject else math.prod(self.shape) * self.dtype.itemsize
@@ -57,7 +63,7 @@ def read_variables(path: Path, kind: str) -> dict[str, Variable]:
             raise DataError(
                 f"`{path}` must hold an array of shape {header.shape}, got a truncated file; fetch it again."
             )
-        return {path.stem: Variable(path.stem, header.shape, header.dtype, _Mapped(path, header, 0))}
+        return {path.stem: Variable(path.stem, header.shape, header.dtype, partial(_read_mapped, path, header, 0))}
     found = {}
     with zipfile.ZipFile(path) as archive:
         check_count(path, len(archive.infolist()))
@@ -72,55 +78,43 @@ def read_variables(path: Path, kind: str) -> dict[str, Variable]:
                     f"array {name!r} of `{path}` must hold shape {header.shape}, got {member.file_size} bytes; fetch "
                     "it again."
                 )
-            plain = member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1
-            reader = _Mapped(path, header, _start(path, member)) if plain else _Packed(path, header, member.filename)
+            if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
+                reader = partial(_read_mapped, path, header, _start(path, member))
+            else:
+                reader = partial(_read_packed, path, header, member.filename)
             found[name] = Variable(name, header.shape, header.dtype, reader)
     return found
 
 
-class _Mapped:
-    """Reads a part of an array that lies in a file as it is."""
-
-    def __init__(self, path: Path, header: _Header, start: int) -> None:
-        self._path, self._header, self._start = path, header, start
-
-    def __call__(self, rows: slice, axis: int) -> np.ndarray:
-        header = self._header
-        header.check()
-        if not header.size:
-            return np.zeros(header.shape, header.dtype)
-        order = "F" if header.fortran else "C"
-        offset = self._start + header.offset
-        array = np.memmap(self._path, header.dtype, "r", offset, header.shape, order)  # type: ignore[call-overload]
-        return np.array(array[(slice(None),) * axis + (rows,)])
+def _read_mapped(path: Path, header: _Header, start: int, rows: slice, axis: int) -> np.ndarray:
+    """A part of an array that lies in a file as it is."""
+    header.check()
+    if not header.size:
+        return np.zeros(header.shape, header.dtype)
+    offset = start + header.offset
+    array = np.memmap(path, header.dtype, "r", offset, header.shape, header.order)  # type: ignore[call-overload]
+    return np.array(array[(slice(None),) * axis + (rows,)])
 
 
-class _Packed:
-    """Unpacks a compressed array block by block, and keeps the rows that are asked for."""
-
-    def __init__(self, path: Path, header: _Header, member: str) -> None:
-        self._path, self._header, self._member = path, header, member
-
-    def __call__(self, rows: slice, axis: int) -> np.ndarray:
-        header = self._header
-        header.check()
-        check_size(self._path, self._member.removesuffix(".npy"), header.size, "save it uncompressed, or as HDF5")
-        with zipfile.ZipFile(self._path) as archive, archive.open(self._member) as packed:
-            _header(packed)
-            if axis or header.fortran or not header.shape:
-                data = packed.read(header.size)
-                array = np.frombuffer(data, header.dtype).reshape(header.shape, order="F" if header.fortran else "C")
-                return np.array(array[(slice(None),) * axis + (rows,)]) if header.shape else array
-            wanted = np.arange(header.shape[0])[rows]
-            out = np.empty((len(wanted), *header.shape[1:]), header.dtype)
-            row = max(1, math.prod(header.shape[1:]) * header.dtype.itemsize)
-            step = max(1, _BLOCK // row)
-            for first in range(0, header.shape[0], step):
-                count = min(step, header.shape[0] - first)
-                block = np.frombuffer(packed.read(count * row), header.dtype).reshape(count, *header.shape[1:])
-                mine = (wanted >= first) & (wanted < first + count)
-                out[mine] = block[wanted[mine] - first]
-            return out
+def _read_packed(path: Path, header: _Header, member: str, rows: slice, axis: int) -> np.ndarray:
+    """A part of a compressed array, which is unpacked block by block: only the rows that are asked for are kept."""
+    header.check()
+    check_size(path, member.removesuffix(".npy"), header.size, "save it uncompressed, or as HDF5")
+    with zipfile.ZipFile(path) as archive, archive.open(member) as packed:
+        _header(packed)
+        if axis or header.fortran or not header.shape:
+            array = np.frombuffer(packed.read(header.size), header.dtype).reshape(header.shape, order=header.order)
+            return np.array(array[(slice(None),) * axis + (rows,)]) if header.shape else array
+        wanted = np.arange(header.shape[0])[rows]
+        out = np.empty((len(wanted), *header.shape[1:]), header.dtype)
+        row = max(1, math.prod(header.shape[1:]) * header.dtype.itemsize)
+        step = max(1, _BLOCK // row)
+        for first in range(0, header.shape[0], step):
+            count = min(step, header.shape[0] - first)
+            block = np.frombuffer(packed.read(count * row), header.dtype).reshape(count, *header.shape[1:])
+            mine = (wanted >= first) & (wanted < first + count)
+            out[mine] = block[wanted[mine] - first]
+        return out
 
 
 def _header(handle: IO[bytes]) -> _Header:

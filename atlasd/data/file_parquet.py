@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["read_variables"]
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,22 +28,18 @@ def read_variables(path: Path, kind: str) -> dict[str, Variable]:
             dtype = np.dtype(field.type.to_pandas_dtype())
         except (NotImplementedError, TypeError):
             dtype = np.dtype(object)
-        found[field.name] = Variable(field.name, (rows,), dtype, _Reader(path, field.name))
+        found[field.name] = Variable(field.name, (rows,), dtype, partial(_read, path, field.name))
     return found
 
 
-class _Reader:
-    def __init__(self, path: Path, name: str) -> None:
-        self._path, self._name = path, name
-
-    def __call__(self, rows: slice, axis: int) -> np.ndarray:
-        with parquet.ParquetFile(self._path) as file:
-            start, stop, step = rows.indices(file.metadata.num_rows)
-            parts, first = [], 0
-            for batch in file.iter_batches(_ROWS, columns=[self._name]):
-                begin = max(start - first, (start - first) % step)
-                parts.append(batch.column(0).to_numpy(zero_copy_only=False)[begin : max(stop - first, 0) : step])
-                first += len(batch)
-                if first >= stop:
-                    break
-        return np.concatenate(parts) if parts else np.zeros(0)
+def _read(path: Path, name: str, rows: slice, axis: int) -> np.ndarray:
+    with parquet.ParquetFile(path) as file:
+        start, stop, step = rows.indices(file.metadata.num_rows)
+        parts, first = [], 0
+        for batch in file.iter_batches(_ROWS, columns=[name]):
+            begin = max(start - first, (start - first) % step)
+            parts.append(batch.column(0).to_numpy(zero_copy_only=False)[begin : max(stop - first, 0) : step])
+            first += len(batch)
+            if first >= stop:
+                break
+    return np.concatenate(parts) if parts else np.zeros(0)

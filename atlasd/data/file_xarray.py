@@ -5,14 +5,15 @@ from __future__ import annotations
 __all__ = ["open_dataset", "read_variables", "variables_of"]
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray
 
+from atlasd.data.file_hdf5 import check_hdf5
 from atlasd.data.files import Variable
-from atlasd.data.hdf5_walk import check_hdf5
 from atlasd.data.zarr_check import check_store
 
 
@@ -30,21 +31,19 @@ def read_variables(path: Path, kind: str) -> dict[str, Variable]:
 
         store = zarr.open(str(path), mode="r")
         arrays = {path.stem: store} if isinstance(store, zarr.Array) else dict(store.arrays())
-        return {n: Variable(n, tuple(a.shape), np.dtype(a.dtype), _ZarrReader(a)) for n, a in arrays.items()}
+        return {n: Variable(n, tuple(a.shape), np.dtype(a.dtype), partial(_read_zarr, a)) for n, a in arrays.items()}
 
 
 def variables_of(dataset: Any) -> dict[str, Variable]:
     """The data variables of a dataset in memory."""
     listed = _listed(dataset, Path(), zarr=False)
-    return {name: replace(v, reader=_MemoryReader(dataset[name]), source="the dataset") for name, v in listed.items()}
+    return {
+        name: replace(v, reader=partial(_read_array, dataset[name]), source="the dataset") for name, v in listed.items()
+    }
 
 
-class _MemoryReader:
-    def __init__(self, array: Any) -> None:
-        self._array = array
-
-    def __call__(self, rows: slice, axis: int) -> np.ndarray:
-        return np.asarray(self._array.isel({self._array.dims[axis]: rows}).values)
+def _read_array(array: Any, rows: slice, axis: int) -> np.ndarray:
+    return np.asarray(array.isel({array.dims[axis]: rows}).values)
 
 
 def open_dataset(path: Path, *, zarr: bool) -> xarray.Dataset:
@@ -67,24 +66,14 @@ def open_dataset(path: Path, *, zarr: bool) -> xarray.Dataset:
     return xarray.open_dataset(H5NetCDFStore(Input(path, "r")), decode_times=False, cache=False)
 
 
-class _ZarrReader:
-    def __init__(self, array: Any) -> None:
-        self._array = array
-
-    def __call__(self, rows: slice, axis: int) -> np.ndarray:
-        return self._array[(slice(None),) * axis + (rows,)]
+def _read_zarr(array: Any, rows: slice, axis: int) -> np.ndarray:
+    return array[(slice(None),) * axis + (rows,)]
 
 
-class _Reader:
+def _read_again(path: Path, zarr: bool, name: str, rows: slice, axis: int) -> np.ndarray:
     """Opens the dataset again, and reads a part of one variable with missing values as NaN."""
-
-    def __init__(self, path: Path, zarr: bool, name: str) -> None:
-        self._path, self._zarr, self._name = path, zarr, name
-
-    def __call__(self, rows: slice, axis: int) -> np.ndarray:
-        with open_dataset(self._path, zarr=self._zarr) as dataset:
-            array = dataset[self._name]
-            return array.isel({array.dims[axis]: rows}).values
+    with open_dataset(path, zarr=zarr) as dataset:
+        return _read_array(dataset[name], rows, axis)
 
 
 def _listed(dataset: Any, path: Path, zarr: bool) -> dict[str, Variable]:
@@ -94,7 +83,7 @@ def _listed(dataset: Any, path: Path, zarr: bool) -> dict[str, Variable]:
         dims = tuple(str(d) for d in array.dims)
         ascending = tuple(_ascending(dataset, d) for d in array.dims)
         found[name] = Variable(
-            name, tuple(array.shape), np.dtype(array.dtype), _Reader(path, zarr, name), dims, ascending
+            name, tuple(array.shape), np.dtype(array.dtype), partial(_read_again, path, zarr, name), dims, ascending
         )
     return found
 

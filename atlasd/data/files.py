@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["DataFile", "Variable", "find_variable", "near_names", "open_data"]
+__all__ = ["DataFile", "Variable", "find_variable", "open_data"]
 
-import difflib
 import importlib
 import math
 import os
@@ -16,11 +15,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from atlasd.data.damaged import reading, said
-from atlasd.data.limits import check_count, check_size
+from atlasd.data.limits import check_count, check_size, reading, said
 from atlasd.data.probe import check_opens
 from atlasd.errors import AtlasdError, DataError, InputError
 from atlasd.runtime.arrays import unmasked
+from atlasd.runtime.text import did_you_mean
 
 Reader: TypeAlias = Callable[[slice, int], np.ndarray]
 
@@ -88,7 +87,7 @@ class Variable:
                 f"variable {self.name!r} of shape {self.shape} must fit into memory, got no room; lower --samples."
             ) from error
         except Exception as error:
-            raise DataError(f"variable {self.name!r} cannot be read: {said(error)}; is the file whole?") from error
+            raise DataError(f"variable {self.name!r} cannot be read: {said(error)}; is the file complete?") from error
 
     @property
     def _width(self) -> int:
@@ -169,20 +168,13 @@ def find_variable(files: Iterable[DataFile], name: str) -> Variable:
     if name not in known:
         where = " and ".join(str(f.path) for f in files)
         raise InputError(
-            f"no variable {name!r} in {where}{near_names(name, known)} "
+            f"no variable {name!r} in {where}{did_you_mean(name, known)} "
             f"It holds: {', '.join(f.describe() for f in files)}."
         )
     found = known[name]
     if not found.numeric:
         raise InputError(f"variable {name!r} must hold real numbers, got {found.dtype}: {found.unusable}.")
     return found
-
-
-def near_names(word: str, known: Iterable[str]) -> str:
-    """`, did you mean ...?`, or a full stop where nothing is near."""
-    by_lower = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(word.lower(), by_lower, n=3, cutoff=0.6)
-    return f", did you mean {' or '.join(repr(by_lower[n]) for n in near)}?" if near else "."
 
 
 def _kind(path: Path) -> str:
@@ -229,5 +221,5 @@ def _neighbours(path: Path) -> str:
         names = [p.name for p in path.parent.iterdir()]
     except OSError:
         return "; check the path."
-    near = near_names(path.name, names)
+    near = did_you_mean(path.name, names)
     return near if near != "." else "; check the path."

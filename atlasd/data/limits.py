@@ -1,15 +1,25 @@
-"""What a file of data may ask for: how many variables, how deep, how many bytes. Stated in `docs/safety.md`."""
+"""Files that cannot be trusted: how much one may ask for, and one clear line about a damaged one (`docs/safety.md`)."""
 
 from __future__ import annotations
 
 __all__ = [
-    "MOST_BYTES", "MOST_CELLS", "MOST_LEVELS", "MOST_LINE", "MOST_VARIABLES", "check_claim", "check_count",
+    "MOST_BYTES",
+    "MOST_CELLS",
+    "MOST_LEVELS",
+    "MOST_LINE",
+    "MOST_VARIABLES",
+    "check_claim",
+    "check_count",
     "check_size",
-]  # fmt: skip
+    "reading",
+    "said",
+]
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from atlasd.errors import DataError
+from atlasd.errors import AtlasdError, DataError
 
 MOST_VARIABLES = 10_000
 """Variables or columns of a file."""
@@ -44,16 +54,36 @@ def check_size(path: Path, name: str, size: int, remedy: str) -> None:
 
 
 def check_claim(path: Path, name: str, claimed: int, stored: int) -> None:
-    """Raises where a variable claims far more bytes than any compression of what is stored could give.
-
-    Arguments:
-        path: The file.
-        name: The variable.
-        claimed: Bytes by its shape.
-        stored: Bytes that the file holds of it.
-    """
+    """Raises where a variable claims far more bytes than any compression of what is stored could give."""
     if claimed > _PACKED * max(stored, _SMALL):
         raise DataError(
             f"variable {name!r} of `{path}` must hold the {claimed >> 20} MB that its shape claims, got {stored} "
             "bytes; is it truncated, or never filled?"
         )
+
+
+@contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """Whatever a library raises about a file inside the context becomes one line.
+
+    Arguments:
+        path: The file.
+        kind: What it should be: `HDF5 file`.
+    """
+    try:
+        yield
+    except (AtlasdError, ImportError):
+        raise
+    except MemoryError as error:
+        raise DataError(f"`{path}` must fit into memory, got no room for it; use a smaller file.") from error
+    except Exception as error:  # damaged files make libraries fail in every way there is
+        raise DataError(
+            f"`{path}` must be a complete {kind}, got one that cannot be read ({said(error)}); "
+            "is it truncated or of another kind? If you fetched it, fetch it again."
+        ) from error
+
+
+def said(error: Exception) -> str:
+    """The first line of a message, not too long."""
+    lines = [str(line) for line in str(error).strip().splitlines()]
+    return (lines[0] if lines else type(error).__name__)[:160]

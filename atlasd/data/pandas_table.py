@@ -12,15 +12,14 @@ __all__ = ["TableReader", "TableWriter"]
 import pickletools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
-from atlasd.data.damaged import reading, said
-from atlasd.data.hdf5_walk import check_dataset
+from atlasd.data.file_hdf5 import check_dataset
+from atlasd.data.limits import reading, said
 from atlasd.errors import DataError
 
 _STRINGS = {"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "STRING", "BINSTRING", "SHORT_BINSTRING"}
@@ -62,9 +61,7 @@ class TableReader:
     def __enter__(self) -> TableReader:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __len__(self) -> int:
@@ -176,9 +173,7 @@ class TableWriter:
     def __enter__(self) -> TableWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def append(self, blocks: Mapping[int, npt.NDArray[Any]] | Sequence[npt.NDArray[Any]]) -> None:

@@ -1,6 +1,7 @@
 """A helper process that opens a file first: a damaged one can make a library loop for ever, or crash it.
 
-`python -m atlasd.data.probe` reads lines of JSON, `[path, kind]`, opens each file, and answers with a line.
+`python -m atlasd.data.probe` reads lines of JSON, `[path, module, kind, seconds]`, opens each file, and answers with
+a line.
 """
 
 from __future__ import annotations
@@ -11,19 +12,23 @@ import atexit
 import contextlib
 import importlib
 import json
+import math
 import os
 import select
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from atlasd.errors import DataError
 
-SECONDS = 15.0
-"""How long opening may take."""
-_START = 90.0
-"""How long the helper and its libraries may take to start, on a busy machine."""
+SECONDS = 10.0
+"""Processor seconds that opening may take: on a busy machine a good file takes many more by the clock."""
+_PATIENCE = 300.0
+"""Seconds by the clock for a helper that neither works nor answers, as on a disc that is gone."""
 
 
 def check_opens(path: Path, module: str, kind: str, seconds: float = SECONDS) -> None:
@@ -33,17 +38,17 @@ def check_opens(path: Path, module: str, kind: str, seconds: float = SECONDS) ->
         path: The file.
         module: The reader, below `atlasd.data`.
         kind: The format.
-        seconds: How long it may take.
+        seconds: Processor seconds that it may take.
     """
     if os.name != "posix":  # where pipes cannot be waited for, the file is opened as it is
         return
     helper = _helper()
-    if helper.ask([str(path.resolve()), module, kind], seconds):
+    if helper.ask([str(path.resolve()), module, kind, seconds]):
         return
     slow = helper.end()
     _helper.cache_clear()
-    cause = f"took more than {seconds:.0f} seconds" if slow else "crashed the library that reads it"
-    raise DataError(f"`{path}` must be a whole {kind} file, got one that {cause}; is it damaged? Fetch it again.")
+    cause = f"took more than {seconds:.0f} seconds to open" if slow else "crashed the library that reads it"
+    raise DataError(f"`{path}` must be a complete {kind} file, got one that {cause}; is it damaged? Fetch it again.")
 
 
 class _Helper:
@@ -57,32 +62,27 @@ class _Helper:
             start_new_session=True,
         )  # fmt: skip
 
-    def ask(self, question: list[str], seconds: float) -> bool:
-        """Whether an answer came in time."""
+    def ask(self, question: list[str | float]) -> bool:
+        """Whether an answer came."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(json.dumps(question).encode() + b"\n")
         except BrokenPipeError:
             return False
-        for limit in (_START, seconds):  # the library is there; the file is opened
-            ready, _, _ = select.select([self._process.stdout], [], [], limit)
-            if not ready or self._process.stdout.readline() == b"":
-                return False
-        return True
+        ready, _, _ = select.select([self._process.stdout], [], [], _PATIENCE)
+        return bool(ready) and self._process.stdout.readline() != b""
 
     def end(self) -> bool:
-        """Ends the process; whether it was still at work."""
-        try:
-            self._process.wait(0.5)
-            slow = False
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            slow = True
+        """Ends the process; whether it had taken too long."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-        self._process.wait()
-        return slow
+        try:
+            return self._process.wait(2.0) == -signal.SIGXCPU
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return True
 
 
 @cache
@@ -92,15 +92,29 @@ def _helper() -> _Helper:
     return helper
 
 
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Lets the system end this process if it works for more seconds than that inside."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+    end = math.ceil(used + seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (end if hard == resource.RLIM_INFINITY else min(end, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
 def main() -> None:
     """Opens the files that are named on standard input."""
     for line in sys.stdin:
-        path, module, kind = json.loads(line)
+        path, module, kind, seconds = json.loads(line)
         # What goes wrong is told by the process that asks, when it opens the file itself.
         with contextlib.suppress(Exception):
             reader = importlib.import_module(f"atlasd.data.{module}")
-        print("ready", flush=True)
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception), _limited(seconds):
             reader.read_variables(Path(path), kind)
         print("opened", flush=True)
 

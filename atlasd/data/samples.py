@@ -139,11 +139,7 @@ class Samples:
         return self.y.shape[1] if self.y.ndim > 1 else 1
 
     def in_files(self, directory: Callable[[], Path]) -> Samples:
-        """The same samples with their arrays in files, so that a task is sent a reference; written where they are not.
-
-        Arguments:
-            directory: Called for where to write.
-        """
+        """The same samples with their arrays in files, which are written if needed: a task is sent a reference."""
         x, y = self.x, self.y
         with ThreadPoolExecutor(2) as both:
             first = None if isinstance(x, Stored) else both.submit(spill, x, directory() / "x.bin")
@@ -337,11 +333,7 @@ def _check_finite(value: Tensor, name: str) -> None:
     # In parts: a mask as large as the data would double the memory.
     bad, first = 0, None
     for start in range(0, len(value), 4096):
-        wrong = (
-            ~torch.isfinite(value[start : start + 4096]).flatten(1).all(1)
-            if value.ndim > 1
-            else ~torch.isfinite(value[start : start + 4096])
-        )
+        wrong = ~torch.isfinite(value[start : start + 4096, None]).flatten(1).all(1)
         if bool(wrong.any()):
             bad += int(wrong.sum())
             first = start + int(wrong.nonzero()[0]) if first is None else first

@@ -102,9 +102,9 @@ def _from_xarray(x: Any, y: Any) -> tuple[Any, Any]:
     if _is_xarray(x):
         x, is_field = _ordered(x)
     if _is_xarray(y):
-        whole = y.dtype.kind in "iub"
+        integers = y.dtype.kind in "iub"
         y, field = _ordered(y)
-        if is_field and field and whole and y.shape[1] == 1:
+        if is_field and field and integers and y.shape[1] == 1:
             y = y[:, 0]  # classes have no axis of channels
     return x, y
 

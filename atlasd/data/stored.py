@@ -5,7 +5,9 @@ from __future__ import annotations
 __all__ = ["Stored", "spill", "stored"]
 
 import mmap
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,8 +22,6 @@ SHARD_BYTES = 32 * 2**20
 """Chunks are read together up to this size; networks shuffle inside such shards, and shards among each other."""
 _LARGE = 2**27
 """Bytes of a mapped file beyond which what was read of it is let go."""
-_handles: dict[tuple[str, str, str], Any] = {}
-_last: dict[tuple[str, str, str], tuple[tuple[Any, ...], np.ndarray]] = {}
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Stored:
         numbers: Its numpy type.
         offset: Where a mapped array begins.
         rows: Samples that are read together; 0 where each can be had alone.
+        stamp: Tells one reference from the next. The file is open as long as the reference lives: one that was written
+            again under the same name is opened again, also by a worker that has read it before.
     """
 
     kind: Literal["memory", "hdf5", "zarr"]
@@ -45,6 +47,10 @@ class Stored:
     numbers: str
     offset: int = 0
     rows: int = 0
+    stamp: str = ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # an open file does not travel
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -85,7 +91,7 @@ class Stored:
         return torch.from_numpy(values)
 
     def _rows(self, index: np.ndarray, window: tuple[slice, ...]) -> np.ndarray:
-        array = self._open()
+        array = self._array
         if not self.rows:
             values = np.array(array[(index, *window)])
             _let_go(array)
@@ -100,19 +106,19 @@ class Stored:
 
     def _shard(self, array: Any, number: int, window: tuple[slice, ...]) -> np.ndarray:
         """One shard; the last one read is kept, since the next samples are often in it too."""
-        key, wanted = (self.kind, self.path, self.name), (number, *((s.start, s.stop) for s in window))
-        if key not in _last or _last[key][0] != wanted:
+        wanted = (number, *((s.start, s.stop) for s in window))
+        if wanted not in self._shards:
+            self._shards.clear()
             rows = slice(number * self.rows, (number + 1) * self.rows)
-            _last[key] = wanted, np.asarray(array[(rows, *window)])
-        return _last[key][1]
+            self._shards[wanted] = np.asarray(array[(rows, *window)])
+        return self._shards[wanted]
 
-    def _open(self) -> Any:
-        key = (self.kind, self.path, self.name)
-        if key not in _handles:
-            _handles[key] = self._opened()
-        return _handles[key]
+    @cached_property
+    def _shards(self) -> dict[tuple[Any, ...], np.ndarray]:
+        return {}
 
-    def _opened(self) -> Any:
+    @cached_property
+    def _array(self) -> Any:
         if self.kind == "memory":
             return np.memmap(self.path, self.numbers, "r", self.offset, tuple(self.shape))
         if self.kind == "hdf5":
@@ -144,20 +150,26 @@ def stored(value: Any) -> Stored | None:
     """
     if isinstance(value, Stored):
         return value
-    module = type(value).__module__.split(".")[0]
+    module, stamp = type(value).__module__.split(".")[0], secrets.token_hex(8)
     if isinstance(value, np.memmap) and value.filename is not None and value.flags.c_contiguous:
         base = value.base
         whole = not isinstance(base, np.memmap) or base.shape == value.shape
         if whole and value.dtype.kind in "fiub":
-            return Stored("memory", str(value.filename), "", torch.Size(value.shape), value.dtype.str, value.offset)
+            shape, kind = torch.Size(value.shape), value.dtype.str
+            return Stored("memory", str(value.filename), "", shape, kind, value.offset, stamp=stamp)
     if module == "h5py" and hasattr(value, "chunks") and value.dtype.kind in "fiub" and value.ndim:
+        from atlasd.data.file_hdf5 import check_dataset
+
+        check_dataset(Path(value.file.filename), value.name, value)
         rows = _shard_rows(value.chunks[0] if value.chunks else 1, value.shape, value.dtype.itemsize)
-        return Stored("hdf5", value.file.filename, value.name, torch.Size(value.shape), value.dtype.str, rows=rows)
+        shape, kind = torch.Size(value.shape), value.dtype.str
+        return Stored("hdf5", value.file.filename, value.name, shape, kind, rows=rows, stamp=stamp)
     if module == "zarr" and hasattr(value, "chunks") and value.dtype.kind in "fiub" and value.ndim:
         root = getattr(value.store, "root", None) or getattr(value.store, "path", None)
         if root is not None and Path(str(root)).exists():
             rows = _shard_rows(value.chunks[0], value.shape, value.dtype.itemsize)
-            return Stored("zarr", str(root), value.path, torch.Size(value.shape), value.dtype.str, rows=rows)
+            shape, kind = torch.Size(value.shape), value.dtype.str
+            return Stored("zarr", str(root), value.path, shape, kind, rows=rows, stamp=stamp)
     return None
 
 
@@ -175,5 +187,5 @@ def spill(value: Tensor, path: Path) -> Stored:
         path: Where to.
     """
     array = value.cpu().contiguous().numpy()
-    write_atomically(path, lambda file: array.tofile(file))
+    write_atomically(path, lambda file: file.write_bytes(array.data))  # `tofile` does not say why it fails
     return Stored("memory", str(path.resolve()), "", value.shape, array.dtype.str)

@@ -24,8 +24,8 @@ class Mixing:
         rows_up: Whether the row component points to growing row numbers.
 
     Example:
-        >>> turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
-        >>> Mixing(3, ((0, 1),))(turn).int().tolist()
+        >>> rotation = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+        >>> Mixing(3, ((0, 1),))(rotation).int().tolist()
         [[0, 1, 0], [-1, 0, 0], [0, 0, 1]]
     """
 

@@ -29,11 +29,7 @@ _MISSING = 1000
 
 
 def check_store(path: Path) -> None:
-    """Raises where reading a store would follow a link, run a codec that is not known, or never end.
-
-    Arguments:
-        path: The directory.
-    """
+    """Raises where reading a store would follow a link, run a codec that is not known, or never end."""
     arrays = 0
     stored: dict[Path, tuple[int, int]] = {}
     claims: dict[Path, Any] = {}

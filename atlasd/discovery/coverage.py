@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from atlasd.prediction.trivial import centre_crop
+
 _OWN = 0.95
 """Share of the data themselves that counts as lying where data are."""
-_KNOWN = 1500
+_PATCHES = 3000
 _LARGE = 8
 _ROWS = 4096
 
@@ -49,15 +51,14 @@ class VectorCoverage:
     """
 
     def __init__(self, x: Tensor, losses: Tensor) -> None:
-        known = x[:_KNOWN]
-        rows = summary(known).float()
+        rows = summary(x).float()
         self.scale = rows.std(0).clamp_min(1e-6)
         self.rows = rows / self.scale
         apart = torch.cdist(self.rows, self.rows).fill_diagonal_(float("inf"))
         self.limit = apart.amin(1).quantile(_OWN)
-        near = apart.fill_diagonal_(0.0).topk(max(round(len(known) ** (1 / 3)), 1), largest=False).indices
-        self.level, self.spread = losses[near].mean(1), losses.std()
-        products = quadric(known)
+        self.near = apart.fill_diagonal_(0.0).topk(max(round(len(x) ** (1 / 3)), 1), largest=False).indices
+        self.level, self.spread = losses[self.near].mean(1), losses.std()
+        products = quadric(x)
         self.shift, self.size = products.mean(0), products.std(0).clamp_min(1e-12)
         products = (products - self.shift) / self.size
         self.axes = torch.linalg.eigh(products.mT @ products / len(products)).eigenvectors
@@ -65,7 +66,7 @@ class VectorCoverage:
         low, high = along.amin(0), along.amax(0)
         margin = 0.05 * (high - low) + 1e-6
         self.low, self.high = low - margin, high + margin
-        tokens = known.reshape(-1, known.shape[-1]).double()
+        tokens = x.reshape(-1, x.shape[-1]).double()
         tokens = tokens[(tokens != 0).any(-1)]
         # Energies are positive: along their mean, data may lie on one side of the origin only.
         self.mean = tokens.mean(0) / tokens.mean(0).norm().clamp_min(1e-300)
@@ -73,17 +74,36 @@ class VectorCoverage:
         self.ends = float(along.min()), float(along.max())
 
     def __call__(self, moved: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether each of `(B, *in)` does, and what it costs to predict labels near it, both `(B,)`."""
+        """Whether each of `(B, *in)` does, and the number of the sample nearest to it, both `(B,)`."""
         rows = summary(moved).float() / self.scale
         rows = rows.nan_to_num(float("inf"), float("inf"), float("inf"))
         nearest = [torch.cdist(part, self.rows).min(1) for part in rows.split(_ROWS)]
         near = torch.cat([found.values for found in nearest]) <= self.limit
-        level = self.level[torch.cat([found.indices for found in nearest])]
         along = ((quadric(moved) - self.shift) / self.size) @ self.axes
         inside = ((along >= self.low) & (along <= self.high)).all(-1)
         side = moved.double() @ self.mean
         within = ((side >= self.ends[0]) & (side <= self.ends[1])) | (moved == 0).all(-1)
-        return near & inside & (within if within.ndim == 1 else within.all(-1)), level
+        covered = near & inside & (within if within.ndim == 1 else within.all(-1))
+        return covered, torch.cat([found.indices for found in nearest])
+
+    def worse(self, there: Tensor, here: Tensor, covered: Tensor) -> Tensor:
+        """How much more it costs to predict labels where samples are taken than where they come from, `(M, B)`.
+
+        0 where the difference, a mean over neighbours, is within two standard errors. A contraction takes all samples
+        to the same few neighbours, whose mean is known no better for being taken often.
+
+        Arguments:
+            there: Numbers of the samples nearest to the transformed ones, `(M, B)`.
+            here: Those of the samples nearest to the samples themselves, `(B,)`.
+            covered: Which of them count, `(M, B)`.
+        """
+        share = covered / covered.sum(1, keepdim=True).clamp_min(1.0)
+        zero, m = share.new_zeros(len(there), len(self.level)), self.near.shape[1]
+        weights = zero.scatter_add(1, there, share).scatter_add(1, here.expand_as(there), -share) / m
+        each = zero.scatter_add(1, self.near.flatten().expand(len(there), -1), weights.repeat_interleave(m, dim=1))
+        shift = self.level[there] - self.level[here]
+        clear = (share * shift).sum(1).abs() > 2 * self.spread * each.norm(dim=1)
+        return shift * clear[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +116,7 @@ class FieldCoverage:
         spread: Standard deviation along each, `(R,)`.
         rest: Share that the components leave unexplained of most data.
         radius: Mean squared whitened coordinate of most data.
+        shape: Spatial shape of the middle of patches that is looked at, the same for all charts.
     """
 
     mean: Tensor
@@ -103,11 +124,13 @@ class FieldCoverage:
     spread: Tensor
     rest: float
     radius: float
+    shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, rows: Tensor, explained: float = 0.999) -> FieldCoverage:
-        """Learns from one half of patches `(B, F)` what the other half looks like."""
-        rows = rows.float()[: 2 * _KNOWN]
+    def of(cls, patches: Tensor, explained: float = 0.999) -> FieldCoverage:
+        """Learns from one half of patches `(B, C, *shape)` what the other half looks like."""
+        shape = tuple(patches.shape[2:])
+        rows = _disc_rows(patches[:_PATCHES], len(shape)).float()
         half = len(rows) // 2
         mean = rows[:half].mean(0)
         _, s, v = torch.linalg.svd(rows[:half] - mean, full_matrices=False)
@@ -115,9 +138,9 @@ class FieldCoverage:
         rank = min(int((share < explained).sum()) + 1, max(half // 4, 1))
         frame = v[:rank].contiguous()
         spread = ((rows[:half] - mean) @ frame.mT).std(0).clamp_min(1e-12)
-        made = cls(mean, frame, spread, 0.0, 0.0)
+        made = cls(mean, frame, spread, 0.0, 0.0, shape)
         rest, radius = made._measure(rows[half:])
-        return cls(mean, frame, spread, float(rest.quantile(_OWN)), float(radius.quantile(_OWN)))
+        return cls(mean, frame, spread, float(rest.quantile(_OWN)), float(radius.quantile(_OWN)), shape)
 
     def _measure(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         centred = rows.float() - self.mean
@@ -126,15 +149,15 @@ class FieldCoverage:
         rest = (total - inside.square().sum(-1)).clamp_min(0.0) / total
         return rest, (inside / self.spread).square().mean(-1)
 
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Whether each of `(*, F)` does, with shape `(*)`."""
-        rest, radius = self._measure(rows)
+    def __call__(self, patches: Tensor) -> Tensor:
+        """Whether each of `(*, C, *S)` does, with shape `(*)`."""
+        rest, radius = self._measure(_disc_rows(centre_crop(patches, self.shape), len(self.shape)))
         return (rest <= max(self.rest, 1e-3)) & (radius <= self.radius)
 
 
-def disc_rows(x: Tensor, dimensions: int) -> Tensor:
-    """Patches `(B, K, C, *S)` as rows `(B, K, F)`: the disc that no transformation of norm 1 fills from outside."""
-    shape = x.shape[-dimensions:]
+def _disc_rows(patches: Tensor, dimensions: int) -> Tensor:
+    """Patches `(*, C, *S)` as rows `(*, F)`: the disc that no transformation of norm 1 fills from outside."""
+    shape = patches.shape[-dimensions:]
     grid = torch.stack(torch.meshgrid(*(torch.linspace(-1, 1, s) for s in shape), indexing="ij"))
     disc = (grid.square().sum(0) <= 0.6).flatten()
-    return x.flatten(-dimensions)[..., disc].flatten(2)
+    return patches.flatten(-dimensions)[..., disc].flatten(-2)

@@ -17,6 +17,7 @@ from atlasd.runtime.content import read_tensors, tensor_digest
 
 NAME = "digest"
 FRAMES = "frames.safetensors"
+_REMEDY = "remove it to do without its pictures, or run again"
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "experiment": (str, type(None)), "config": dict, "seed": int, "version": str, "group": dict, "generators": list,
     "cosets": list, "spectrum": list, "verdict": dict, "predictor": dict, "charts": list, "metrics": dict,
@@ -104,15 +105,12 @@ def read_beside(directory: Path, name: str, content: Mapping[str, Any]) -> dict[
     if not path.is_file():
         return {}
     try:
-        tensors = read_tensors(path)
+        tensors = read_tensors(path, _REMEDY)
         same = "files" not in content or content["files"].get(name) == tensor_digest(tensors)
-    except (DataError, OSError, TypeError) as error:
-        raise DataError(f"`{path}` is damaged: {error}; remove it to do without its pictures, or run again.") from error
+    except (OSError, TypeError) as error:
+        raise DataError(f"`{path}` is damaged: {error}; {_REMEDY}.") from error
     if not same:
-        raise DataError(
-            f"`{path}` must be as atlasd wrote it, got another digest; remove it to do without its pictures, or run "
-            "again."
-        )
+        raise DataError(f"`{path}` must be as atlasd wrote it, got another digest; {_REMEDY}.")
     return tensors
 
 

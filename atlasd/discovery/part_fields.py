@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.discovery.coverage import disc_rows
 from atlasd.discovery.part import Part, looked_at, null_loss
 from atlasd.discovery.problem import Function
 from atlasd.geometry.actions import GridAction
@@ -125,8 +124,8 @@ class FieldPart(Part):
         """Whether transformed inputs `(M, B, K, C, *S)` lie where data are, as 0 or 1, `(M, B, K)`."""
         if self.coverage is None:
             return torch.ones(moved.shape[:3], dtype=torch.float64)
-        covered: Tensor = self.coverage(disc_rows(moved.flatten(0, 1), self.problem.samples.size))
-        return covered.unflatten(0, moved.shape[:2]).double()
+        covered: Tensor = self.coverage(moved)
+        return covered.double()
 
     def inner(self, g: Tensor) -> tuple[Tensor, Tensor]:
         """Inner products of residuals, `(M, B, K, p, p)`, and what moves under the first elements, `(M, B, K)`.
@@ -145,32 +144,41 @@ class FieldPart(Part):
         return torch.cat(products), torch.cat(levels)
 
     def recovered(self, g: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
-        """What is seen of what was planted, and its square, on every chart, `(P, M, K, 2)`."""
+        """See `Residual.recovered`; sums over samples, `(P, M, K, 4)`."""
         x, _, p = self.data
-        shape, problem = tuple(p.shape[3:]), self.problem
-        rows = []
-        for plant, functions in planted:
+        shape, problem, d = tuple(p.shape[3:]), self.problem, self.problem.samples.size
+        base = 0.0 if problem.pointwise is None else problem.pointwise(x, shape)
 
-            def truth(z: Tensor, plant: Any = plant) -> Tensor:
-                if problem.classes:
-                    added: Tensor = plant.shift(z, self.predict(z, problem.functions))
-                    return added
-                return plant.size * centre_crop(plant.function(z), shape)
+        def added(plant: Any, z: Tensor, before: Tensor) -> Tensor:
+            """What was planted; of classes, what would have been added to labels as they are predicted."""
+            if problem.classes:
+                shifted: Tensor = plant.shift(z, before)
+                return shifted
+            return plant.size * centre_crop(plant.function(z), shape)
 
-            base = 0.0 if problem.pointwise is None else problem.pointwise(x, shape)
-            after = self.predict(x, functions) - base
-            row = []
-            for element in g:
-                moved, left, right, weight = self._sides(element[None], problem.functions, labels=False)
-                _, left_after, _, _ = self._sides(element[None], functions, labels=False)
-                right_after = problem.action.on_output(element, after)
-                seen = (left_after[0] - right_after) - (left[0] - right[0])
-                counts = self._covered(moved)[0].to(left.dtype)[(..., *[None] * (problem.samples.size + 1))]
-                there = counts * self._breaking(truth, element)
-                sums = [(z * there * weight[0]).double().transpose(0, 1).flatten(1).sum(-1) for z in (seen, there)]
+        action = problem.action
+        assert isinstance(action, GridAction)
+        grid = [pixel_grid(s, dtype=torch.float64) for s in (tuple(x.shape[3:]), shape)]
+        afters = [self.predict(x, functions) - base - p for _, functions in planted]
+        heres = [added(plant, x, p + base).to(p.dtype) for plant, _ in planted]
+        splines = [[action.spline(z) for z in both] for both in zip(afters, heres, strict=True)]
+        row = []
+        for element in g:
+            each = element[None, None, None]
+            moved = action.input_at(each, self.splines[0], grid[0]).unflatten(-1, tuple(x.shape[3:]))[0]
+            before = self.predict(moved, problem.functions)
+            mask = problem.window(shape, element, tuple(x.shape[-d:])).to(p.dtype)
+            weight = mask / mask.sum().clamp_min(1e-9)
+            covered = self._covered(centre_crop(moved, looked_at(problem, x))[None])[0]
+            counts = covered.to(p.dtype)[(..., *[None] * (d + 1))]
+            for (plant, functions), after, here, lifted in zip(planted, afters, heres, splines, strict=True):
+                right, planted_right = (action.output_at(each, z, grid[1]).unflatten(-1, shape)[0] for z in lifted)
+                seen = self.predict(moved, functions) - before - right
+                there = added(plant, moved, before) - planted_right
+                pairs = ((seen, there), (there, there), (seen - there,) * 2, (after - here,) * 2)
+                sums = [(counts * a * b * weight).double().transpose(0, 1).flatten(1).sum(-1) for a, b in pairs]
                 row.append(torch.stack(sums, dim=-1))
-            rows.append(torch.stack(row))
-        return torch.stack(rows)
+        return torch.stack(row).unflatten(0, (len(g), len(planted))).transpose(0, 1)
 
     def hidden(self, plants: Sequence[Function]) -> Tensor:
         """What products of neighbouring values tell of the errors of the map, and of plants, `(1 + P, K, 2)`.
@@ -194,11 +202,6 @@ class FieldPart(Part):
             seen = z.square() - (z - told).square()
             out.append(torch.stack([q.transpose(0, 1).flatten(1).sum(-1) for q in (seen, z.square())], dim=-1))
         return torch.stack(out)
-
-    def _breaking(self, function: Function, element: Tensor) -> Tensor:
-        """The residual of another function under one element."""
-        x, action = self.data[0], self.problem.action
-        return function(action.on_input(element, x)) - action.on_output(element, function(x))
 
     def slopes(self) -> tuple[Tensor, Tensor]:
         """Gram matrices of the residual at first order and of what moves, each `(K, n^2, n^2)`."""

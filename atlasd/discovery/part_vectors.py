@@ -63,12 +63,10 @@ class VectorPart(Part):
         through = (y - b).square().sum(-1)
         plain = (y - p).square().sum(-1).expand_as(through)
         if self.coverage is not None and not astray:
-            near, level = (z.unflatten(0, moved.shape[:2]) for z in self.coverage(moved.flatten(0, 1)))
+            near, there = (z.unflatten(0, moved.shape[:2]) for z in self.coverage(moved.flatten(0, 1)))
             covered = covered & near
             # The errors of a map cancel only where they are equal: it may clearly be worse where it is asked.
-            shift, count = level - self.coverage(x[:, 0])[1], covered.sum(1, keepdim=True).clamp_min(1)
-            clear = 2 * self.coverage.spread * (2 / count) ** 0.5
-            plain = plain + shift * ((covered * shift).sum(1, keepdim=True).abs() / count > clear)
+            plain = plain + self.coverage.worse(there, self.coverage(x[:, 0])[1], covered.double())
         c = covered.double()
         number = c.sum(1, keepdim=True)  # (M, 1)
 
@@ -109,20 +107,21 @@ class VectorPart(Part):
         return torch.einsum("mpbo,mqbo->mbpq", r, r).unsqueeze(2), level.unsqueeze(-1)
 
     def recovered(self, g: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
-        """What is seen of what was planted, and its square, where data are, `(P, M, 1, 2)`."""
+        """See `Residual.recovered`; sums over samples, `(P, M, 1, 4)`."""
         x, _, p = self.data
         moved, base = self._sides(g, self.problem.functions)
         covered = torch.ones(moved.shape[:2], dtype=torch.bool)
         if self.coverage is not None:
             covered = self.coverage(moved.flatten(0, 1))[0].unflatten(0, moved.shape[:2])
-        base = base - p.flatten(1).double()
+        p = p.flatten(1).double()
         rows = []
         for plant, functions in planted:
-            seen = self._sides(g, functions)[1] - self.predict(x, functions).flatten(1).double() - base
-            truth = [self._added(plant)]
-            there = self._sides(g, truth)[1] - truth[0](x).flatten(1).double()
-            there = torch.where(covered[..., None], there, 0.0)
-            rows.append(torch.stack([(seen * there).sum((1, 2)), there.square().sum((1, 2))], dim=-1))
+            after, added = self.predict(x, functions).flatten(1).double() - p, self._added(plant)
+            seen = self._sides(g, functions)[1] - base - after
+            here = added(x).flatten(1).double()
+            there = self._sides(g, [added])[1] - here
+            pairs = ((seen, there), (there, there), (seen - there,) * 2, (after - here,) * 2)
+            rows.append(torch.stack([(covered[..., None] * a * b).sum((1, 2)) for a, b in pairs], dim=-1))
         return torch.stack(rows).unsqueeze(2)
 
     def _added(self, plant: Any) -> Function:

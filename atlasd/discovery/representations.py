@@ -1,23 +1,26 @@
-"""Unknown representations: how the channels of a field mix when the plane is rotated, found and not declared."""
+"""Unknown representations: how the channels of a field mix when the plane is moved, found and not declared."""
 
 from __future__ import annotations
 
-__all__ = ["RepresentationDiscovery", "Weights", "discover_representation"]
+__all__ = ["RepresentationDiscovery", "discover_representation"]
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from atlasd.algebra.group import Group
 from atlasd.discovery.discover import discover
 from atlasd.discovery.part_fields import FieldPart
-from atlasd.discovery.prepare import prepare
+from atlasd.discovery.prepare import pose, prepare
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.tolerance import TOLERANCE
+from atlasd.discovery.verdict import Court
+from atlasd.discovery.weights import Weights
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
 from atlasd.geometry.atlas import Atlas
@@ -30,39 +33,8 @@ _FREE = 1e-3
 """Share of the largest singular value below which a mixing of channels is not determined by the data."""
 _WHOLE = 0.25
 """Largest distance of a weight from a whole number: a full rotation must lead back."""
-_NAMES = {0: "scalar", 1: "vector", 2: "symmetric tensor without trace"}
-
-
-@dataclass(frozen=True, eq=False)
-class Weights:
-    r"""A representation of the rotations of the plane on channels: :math:`\rho(\theta) = \exp(\theta R)`.
-
-    Arguments:
-        matrix: R, whose eigenvalues are whole multiples of i, `(c, c)`.
-
-    Example:
-        >>> Weights(torch.block_diag(torch.zeros(1, 1), torch.tensor([[0.0, -1.0], [1.0, 0.0]]))).name
-        'scalar + vector'
-    """
-
-    matrix: Tensor
-
-    @property
-    def values(self) -> tuple[int, ...]:
-        """Weights, ascending: 0 for a scalar, and k once for every pair of channels that rotates k times as fast."""
-        found = sorted(round(abs(v)) for v in torch.linalg.eigvals(self.matrix.double()).imag.tolist())
-        turning = [k for k in found if k]
-        return tuple([0] * found.count(0) + turning[::2])
-
-    @property
-    def name(self) -> str:
-        """What the channels are."""
-        return " + ".join(_NAMES.get(k, f"weight {k}") for k in self.values)
-
-    def __call__(self, g: Tensor) -> Tensor:
-        """Matrices `(*, c, c)` of the rotations in `g`, with shape `(*, 2, 2)`: of what is left without stretching."""
-        angle = torch.atan2(g[..., 1, 0] - g[..., 0, 1], g[..., 0, 0] + g[..., 1, 1])
-        return torch.matrix_exp(angle[..., None, None] * self.matrix.to(g.dtype))
+_CLEARLY = 0.5
+"""Share of a residual below which another reflection is clearly better than the one along the axes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +75,9 @@ def discover_representation(
 
     At first order, columns for all mixings of input and of output channels stand beside the rotation of the plane. The
     mixing that makes the residual least is brought to whole weights, since a full rotation must lead back, and goes
-    to the verdict at finite size like any declared one.
+    to the verdict at finite size like any declared one. A reflection may change the sign of scalars and has an axis for
+    every pair of channels; the best is judged, too. Components of vectors are taken to lie along the axes where the
+    data cannot tell.
 
     Arguments:
         x: Input fields, `(N, C, H, W)`.
@@ -130,12 +104,72 @@ def discover_representation(
         return RepresentationDiscovery(found, None, None, free, said)
     action = GridAction(rho_in=rho_in, rho_out=rho_out)
     found = discover(x, y, action=action, tolerance=tolerance, cosets=False, progress=shown, **options)
-    said = f"Under rotations the input is {rho_in.name}, and the output {rho_out.name}."
+    under = "rotations"
+    if found.verdict.symmetric:
+        mirrored = _mirrors(problem, rho_in, rho_out)
+        more = _with_reflection(found, pose(problem, GridAction(rho_in=mirrored[0], rho_out=mirrored[1])), shown)
+        if more is not None:
+            found, (rho_in, rho_out), under = more, mirrored, "rotations and reflections"
+    said = f"Under {under} the input is {rho_in.name}, and the output {rho_out.name}."
     if free:
         said += f" It is determined up to {free} mixings that commute with the map by themselves."
     if not found.verdict.symmetric:
         return RepresentationDiscovery(found, None, None, free, f"Proposed, and not confirmed: {said}")
     return RepresentationDiscovery(found, rho_in, rho_out, free, said)
+
+
+def _mirrors(problem: Problem, inside: Weights, outside: Weights) -> tuple[Weights, Weights]:
+    """Representations with the reflection that the map commutes with best, that along the axes unless clearly worse."""
+    part = FieldPart(problem, problem.pick(_SAMPLES), None)
+    x, _, p = part.data
+    mask = problem.window(tuple(p.shape[3:])).to(p.dtype).sqrt()
+    sizes = _spreads(problem)
+    spread = float((mask * p).square().sum())
+
+    def made(phases: list[float]) -> tuple[Weights, Weights]:
+        count = len(outside.phases)
+        return inside.mirrored(phases[count:]), outside.mirrored(phases[:count])
+
+    def cost(phases: list[float]) -> float:
+        mirrors = [w.mirror for w in made(phases)]
+        m, n = (a / s[:, None] * s for a, s in zip(mirrors, sizes, strict=True) if a is not None)
+        seen = part.predict(torch.einsum("ij,bkj...->bki...", m.to(x.dtype), x.flip(-1)), problem.functions)
+        wanted = torch.einsum("ij,bkj...->bki...", n.to(p.dtype), p.flip(-1))
+        return float((mask * (seen - wanted)).square().sum()) / max(spread, 1e-300)
+
+    choices = [*outside.phases, *inside.phases]
+    best = [0.0] * len(choices)
+    least = cost(best)
+    for _ in range(2):
+        for place, options in enumerate(choices):
+            tried = [[*best[:place], phase, *best[place + 1 :]] for phase in options]
+            costs = [cost(phases) for phases in tried]
+            if min(costs) < _CLEARLY * least:
+                least = min(costs)
+                best = tried[costs.index(least)]
+    return made(best)
+
+
+def _with_reflection(found: Discovery, problem: Problem, progress: Progress) -> Discovery | None:
+    """The discovery with the reflection of the second axis beside the rotations, where it is a symmetry."""
+    flip = torch.diag(torch.tensor([1.0, -1.0], dtype=torch.float64))[None]
+    if found.group.name != "SO(2)":
+        return None
+    court = Court(problem, found.verdict.directions[0].tolerance, seed=found.seed, progress=progress)
+    (finding,) = court.elements(problem.units.to_standard(flip))
+    if not finding.passed:
+        return None
+    group = Group(found.algebra, torch.cat([torch.eye(2, dtype=torch.float64)[None], flip]))
+    worst = max(d.upper for d in (*found.verdict.directions, finding.direction))
+    reason = f"The map commutes with {group.name}: the breaking is at most {worst:.1%} on held-out data."
+    cosets = (*found.verdict.cosets, finding.direction)
+    return replace(found, group=group, verdict=replace(found.verdict, reason=reason, cosets=cosets))
+
+
+def _spreads(problem: Problem) -> tuple[Tensor, Tensor]:
+    """Spreads of raw input and output channels, in whose units the problem works."""
+    units, one = problem.units, torch.ones(1, dtype=torch.float64)
+    return units.channels if len(units.channels) else one, units.outputs if len(units.outputs) else one
 
 
 def _identity(channels: int) -> Callable[[Tensor], Tensor]:
@@ -168,11 +202,8 @@ def _mixing(problem: Problem) -> tuple[Tensor, Tensor, int, float]:
     mix = vectors[:, keep] @ ((vectors[:, keep].mT @ right) / values[keep])
     left = (wanted - matrix @ mix).norm() / (rotated[0].square().sum() + rotated[1].square().sum()).sqrt()
     a, b = mix.split([x.shape[2] ** 2, p.shape[2] ** 2])
-    units = problem.units
     inside, outside = a.reshape([x.shape[2]] * 2), b.reshape([p.shape[2]] * 2)
-    sizes = units.channels if len(units.channels) else torch.ones(x.shape[2], dtype=torch.float64)
-    out = units.outputs if len(units.outputs) else torch.ones(p.shape[2], dtype=torch.float64)
-    inside, outside = (m * s[:, None] / s for m, s in ((inside, sizes), (outside, out)))
+    inside, outside = (m * s[:, None] / s for m, s in zip((inside, outside), _spreads(problem), strict=True))
     return inside, outside, max(int((~keep).sum()) - 1, 0), float(left)
 
 

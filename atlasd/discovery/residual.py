@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.discovery.coverage import FieldCoverage, VectorCoverage, disc_rows
+from atlasd.discovery.coverage import FieldCoverage, VectorCoverage
 from atlasd.discovery.part import Part, looked_at
 from atlasd.discovery.part_fields import FieldPart
 from atlasd.discovery.part_vectors import VectorPart
@@ -183,9 +183,11 @@ class Residual:
         return (cost / scale.clamp_min(1e-300)).clamp_min(0.0).sqrt()
 
     def recovered(self, elements: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
-        """What is seen of each plant under each element times what was planted, and its square, `(P, M, K, 2)`.
+        """What refitting tells of the breaking of each plant under each element, where data are, `(P, M, K, 4)`.
 
-        Both are means over samples; their ratio is the share of the amplitude that is seen.
+        Means over samples: what is seen times what was planted, and the square of what was planted, whose ratio is the
+        share of the amplitude that is seen; the square of their difference, and the square of the error of the refitted
+        map where the samples are.
         """
         given = _Each([(p, [_of_block(f, r, self.problem) for f in fs]) for p, fs in planted] for r in self.ranges)
         return torch.cat(self._all("recovered", elements.double(), given), dim=2) / len(self.index)
@@ -212,7 +214,7 @@ class _Each(list[Any]):
 
 
 def known_inputs(
-    problem: Problem, most: int = 1500, weights: Tensor | None = None
+    problem: Problem, most: int = 4096, weights: Tensor | None = None
 ) -> FieldCoverage | VectorCoverage | None:
     """Where the data of a problem are; nothing for a function that is known everywhere.
 
@@ -228,12 +230,13 @@ def known_inputs(
         x, y, p = VectorPart(problem.part(range(problem.charts)), index, None).data
         return VectorCoverage(x[:, 0], (y - p).double().flatten(1).square().sum(1))
     index = problem.pick(96)
-    rows = []
+    patches = []
     for block in problem.blocks():
         part = problem.part(block)
         x = part.inputs(index)
-        found = disc_rows(centre_crop(x, looked_at(part, x)), problem.samples.size)
         kept = torch.ones(len(block), dtype=torch.bool) if weights is None else weights[block.start : block.stop] > 0
-        rows.append(found[:, kept].flatten(0, 1))
-    stacked = torch.cat(rows)
+        patches.append(centre_crop(x, looked_at(part, x))[:, kept].flatten(0, 1))
+    # Charts may have maps of different reach: all are compared by the smallest.
+    smallest = tuple(map(min, zip(*(p.shape[2:] for p in patches), strict=True)))
+    stacked = torch.cat([centre_crop(p, smallest) for p in patches])
     return FieldCoverage.of(stacked[torch.randperm(len(stacked), generator=torch.Generator().manual_seed(0))])

@@ -238,7 +238,7 @@ class Discovery:
         return draw_discovery(self)
 
     def _repr_html_(self) -> str:
-        from atlasd.report.notebook import notebook_html
+        from atlasd.report.judged import notebook_html
 
         return notebook_html(self)
 

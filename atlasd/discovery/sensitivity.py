@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Sensitivity"]
+__all__ = ["Recovery", "Sensitivity"]
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,6 +14,27 @@ from atlasd.discovery.problem import Function, Problem, in_comparison
 from atlasd.discovery.residual import Residual
 from atlasd.prediction.plants import Planted
 from atlasd.runtime.progress import Progress
+
+_FIELDS = 48
+"""Fields on which planted breakings are looked for: each has many pixels."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What refitting shows of planted breakings; of several, the one that shows least decides.
+
+    Held-out errors say how good a map is where data are, and not where it is asked. Those of refitted plants say both.
+
+    Arguments:
+        share: Share of the amplitude of a planted breaking that is noticed.
+        beyond: Error for transformed inputs, as a share of the planted breaking, beyond twice that where samples are:
+            two errors of equal size differ by no more.
+        growth: By how much the square of the error grows from samples to transformed ones, relative to the former.
+    """
+
+    share: float
+    beyond: float
+    growth: float
 
 
 class Sensitivity:
@@ -31,12 +53,13 @@ class Sensitivity:
     ) -> None:
         self.problem, self.residual, self.tolerance = problem, residual, tolerance
         self.weights, self.progress = weights, progress
+        self._some = residual.few(_FIELDS) if problem.is_field else residual
         self.sizes: list[float] | None = None
         self._planted: list[tuple[Planted, tuple[Function, ...]]] | None = None
         self._hidden: Tensor | None = None
 
-    def __call__(self, pair: Tensor) -> float:
-        """Share of a planted breaking that is noticed under an element and its inverse, `(2, n, n)`."""
+    def __call__(self, pair: Tensor) -> Recovery:
+        """What is recovered of planted breakings under an element and its inverse, `(2, n, n)`."""
         fits = self.problem.fits
         assert fits is not None
         if self._planted is None:
@@ -48,13 +71,16 @@ class Sensitivity:
         blind = getattr(fits.recipe, "linear", False)
         unseen = [p.function for p, _ in self._planted if blind and not getattr(p.function, "linear", True)]
         asked = [(p, fs) for p, fs in self._planted if p.function not in unseen]
-        sums = torch.einsum("pmkc,k->pc", self.residual.recovered(pair, asked), self.weights)
-        felt = sums[:, 1] > 0
-        shares = (sums[felt, 0] / sums[felt, 1]).tolist()
+        sums = torch.einsum("pmkc,k->pc", self._some.recovered(pair, asked), self.weights)
+        seen, there, error, before = sums[sums[:, 1] > 0].unbind(1)
+        shares = (seen / there).tolist()
+        beyond = ((error - 4 * before) / there).clamp_min(0.0).sqrt().tolist()
+        growth = (error / before.clamp_min(1e-300) - 2).clamp_min(0.0).tolist()
         if unseen:
             shares.append(self._by_products(unseen))
         # A breaking may be of any kind that was planted: the one that is seen least decides.
-        return min(max(min(shares, default=0.0), 0.0), 1.0)
+        share = min(max(min(shares, default=0.0), 0.0), 1.0)
+        return Recovery(share, max(beyond, default=0.0), max(growth, default=0.0))
 
     def _by_products(self, plants: Sequence[Function]) -> float:
         """Share of planted products that products of neighbouring values see; none where they explain the errors."""

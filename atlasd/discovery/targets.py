@@ -6,6 +6,7 @@ __all__ = [
     "KINDS",
     "Question",
     "Targets",
+    "as_said",
     "at_first",
     "at_first_sight",
     "check_targets",
@@ -102,6 +103,28 @@ def questions(problem: Problem, action: Action | None, given: Targets) -> list[Q
     if isinstance(base, VectorAction):
         return [_of_vectors(k, outputs // max(n, 1), outputs) for k in kinds if fits or k == "trivial"]
     return [q for k in kinds if fits or k == "trivial" for q in _of_fields(k, problem, base, action is not None)]
+
+
+def as_said(words: str, n: int, channels: int, outputs: int) -> tuple[Representation | None, Representation | None]:
+    """The representations of inputs and outputs that the words of a question stand for; `None` for scalars.
+
+    Arguments:
+        words: What `Question.words` says, or anything else.
+        n: Size of the matrices.
+        channels: Channels of fields; 0 for vectors.
+        outputs: Channels or numbers that go out.
+    """
+    copies = outputs // n
+    if not channels:
+        kinds = [q for k in KINDS[:2] if copies and (q := _of_vectors(k, copies, outputs)).words == words]
+        return None, getattr(kinds[0].action, "rho_out", None) if kinds else None
+    for rho, convention in _conventions(n):
+        moved = rho(channels // n, False) if channels % n == 0 else None
+        if words == f"invariants of vectors, {convention}":
+            return moved, None
+        if words == f"components of vectors, {convention}":
+            return moved, rho(copies, False)
+    return None, None
 
 
 def at_first_sight(problem: Problem, samples: int = 24) -> float:

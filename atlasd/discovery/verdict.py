@@ -6,7 +6,7 @@ __all__ = ["Court"]
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.decide import SEEN, Finding, decide, root
+from atlasd.discovery.measured import Measured
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Losses, Residual, known_inputs, scaled
 from atlasd.discovery.result import Direction
@@ -23,7 +24,7 @@ from atlasd.runtime.random import stream
 
 LEVEL = 0.05
 """Probability, over all directions together, that an interval misses the truth at one of its ends."""
-COVERED = 0.1
+COVERED = 0.25
 """Share of the transformed samples that must lie where data are for a size to count."""
 TELLING = 2.0
 """A symmetry costs at most one in so many parts of what unrelated transformations cost that move the data as far."""
@@ -44,51 +45,6 @@ _LADDER = (0.15, 0.35, 0.7, 1.2)
 _RANDOM = 6
 _TURNS = 60
 """Members of a one-parameter group that are looked at for one that data cover."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Trial:
-    """One transformation and its inverse: rows of samples, and what they say."""
-
-    pair: Tensor  # (2, n, n)
-    excess: Tensor  # (B, K)
-    scale: Tensor
-    plain: Tensor
-    coverage: float
-    telling: float
-    samples: int
-    size: float
-
-    @property
-    def element(self) -> Tensor:
-        """The transformation itself."""
-        return self.pair[0]
-
-    def ratio(self, weights: Tensor) -> float:
-        bottom = float((self.scale @ weights).sum())
-        return float((self.excess @ weights).sum()) / bottom if bottom > 0 else math.inf
-
-    def error(self, weights: Tensor) -> float:
-        """Twice the standard error of the ratio."""
-        e, d = self.excess @ weights, self.scale @ weights
-        mean = float(d.mean())
-        if not mean > 0:
-            return math.inf
-        return 2 * float((e - self.ratio(weights) * d).std()) / mean / len(e) ** 0.5
-
-    def hidden(self, weights: Tensor) -> float:
-        """The largest strength that a breaking can have which the predictor does not show at all.
-
-        What is unexplained may change its sign under the transformation: twice its amplitude.
-        """
-        left, scale = (float((z @ weights).sum()) for z in (self.plain, self.scale))
-        return 2 * root(left / scale) if scale > 0 else math.inf
-
-    def charts(self) -> Tensor:
-        """Strength on every chart, `(K,)`; NaN where nothing can be said."""
-        bottom = self.scale.sum(0)
-        ratio = torch.where(bottom > 0, self.excess.sum(0) / bottom.clamp_min(1e-300), math.nan)
-        return ratio.clamp_min(0.0).sqrt()
 
 
 class Court:
@@ -227,7 +183,7 @@ class Court:
         other.__dict__.update(self.__dict__, **changed)
         return other
 
-    def _trials(self, pairs: Tensor, sizes: Sequence[float]) -> list[_Trial]:
+    def _trials(self, pairs: Tensor, sizes: Sequence[float]) -> list[Measured]:
         """Losses of transformations and their inverses, `(m, 2, n, n)`, as trials."""
         growth = torch.linalg.matrix_norm(pairs, ord=2).amax(1)
         wild = growth > _GROWTH
@@ -245,7 +201,7 @@ class Court:
             share = 0.0 if bool(wild[i]) else share
             count = int((kept.sum((0, 2)) > 0).sum())
             e, d, p = (z[i].sum(0) for z in (excess, scale, plain))
-            trials.append(_Trial(pairs[i], e, d, p, share, telling[i], count, size))
+            trials.append(Measured(pairs[i], e, d, p, share, telling[i], count, size))
         return trials
 
     def _telling(self, pairs: Tensor, losses: Losses) -> list[float]:
@@ -278,7 +234,7 @@ class Court:
             self._rungs = rows[rows[:, 0].argsort()]
         return self._rungs
 
-    def _counting(self, trials: Sequence[_Trial]) -> list[_Trial]:
+    def _counting(self, trials: Sequence[Measured]) -> list[Measured]:
         """The largest trials that data cover and that can tell, up to a quarter turn.
 
         Larger ones are taken only where these cannot tell: an error of a generator grows with the size.
@@ -289,7 +245,7 @@ class Court:
         near = [t for t in near if 2 * t.coverage >= near[0].coverage]
         return near[:_JUDGED] if near else good[-1:]
 
-    def _judge(self, counting: Sequence[Sequence[_Trial]], groups: Sequence[Sequence[_Trial]]) -> list[Finding]:
+    def _judge(self, counting: Sequence[Sequence[Measured]], groups: Sequence[Sequence[Measured]]) -> list[Finding]:
         """Intervals with Holm's correction, sensitivity where it matters, and the decisions."""
         estimates = [max((t.ratio(self.weights) for t in trials), default=math.inf) for trials in counting]
         ranks = sorted(range(len(estimates)), key=estimates.__getitem__)
@@ -299,7 +255,7 @@ class Court:
             findings[i] = self._one(counting[i], groups[i], level)
         return [f for f in findings if f is not None]
 
-    def _one(self, counting: Sequence[_Trial], group: Sequence[_Trial], level: float) -> Finding:
+    def _one(self, counting: Sequence[Measured], group: Sequence[Measured], level: float) -> Finding:
         nan = math.nan
         if not counting:
             best = max(group, key=lambda t: (t.coverage >= COVERED, t.telling))
@@ -317,7 +273,7 @@ class Court:
                 )
             direction = Direction(nan, nan, nan, nan, best.coverage, decision, reason, self.tolerance)  # type: ignore[arg-type]
             return Finding(direction, best.element, torch.full_like(self.weights, nan), unfelt)
-        worst: tuple[float, _Trial] | None = None
+        worst: tuple[float, Measured] | None = None
         lowest, limit, share = -math.inf, -math.inf, 0.0
         for trial in counting:
             ratio, low, high, skilled = self._interval(trial, level)
@@ -332,29 +288,35 @@ class Court:
                 worst = ratio, trial
         assert worst is not None
         ratio, trial = worst
-        hidden, kappa, fits = trial.hidden(self.weights), 1.0, self.problem.fits
-        # Where planting costs little, the sensitivity is known for all that is not plainly exact.
-        least, most = self.tolerance, self.tolerance
-        if fits is not None and fits.quick:
-            least, most = self.floor, math.inf
-        if fits is not None and root(limit) <= most and root(limit) + hidden > least:
-            kappa = self._sensitivity(trial.pair)
+        hidden, kappa, unsure, fits = trial.hidden(self.weights), 1.0, 0.0, self.problem.fits
+        # Planting costs little in closed form; networks are fitted again only where the answer depends on it.
+        if fits is not None and (fits.quick or root(limit) <= self.tolerance < root(limit) + hidden):
+            farthest = max(counting, key=lambda t: t.size)
+            recovery = self._sensitivity(farthest.pair)
+            kappa = recovery.share
             hidden = min(hidden, root(limit) / kappa - root(limit)) if kappa >= SEEN else hidden
+            # Any map may break as unrelated transformations do; that share of it is not known for transformed inputs.
+            unsure = recovery.beyond * farthest.telling
+            # What is unexplained grows with the error of the map; for vectors, neighbours have told by how much.
+            lowest -= recovery.growth * farthest.unexplained(self.weights) if self.problem.is_field else 0.0
         extent = max(t.size for t in counting) if len(group) > 1 else None
-        direction = decide(ratio, lowest, root(limit) + hidden, kappa, trial.coverage, self.tolerance, extent)
+        upper = root(limit) + hidden + unsure
+        direction = decide(ratio, lowest, upper, kappa, trial.coverage, self.tolerance, extent)
+        if direction.decision == "cannot tell" and upper - unsure <= self.tolerance:
+            reason = f"for transformed inputs the data determine the map only up to {unsure:.0%}"
+            direction = replace(direction, reason=reason)
         if direction.decision == "symmetry" and direction.upper * share > 1:
             cost = min(t.telling for t in counting)
             reason = f"breaking at most {direction.upper:.0%}, but unrelated transformations cost only {cost:.0%}"
             direction = replace(direction, decision="cannot tell", reason=reason)
         return Finding(direction, trial.element, trial.charts())
 
-    def _interval(self, trial: _Trial, level: float, weights: Tensor | None = None) -> tuple[float, float, float, bool]:
+    def _interval(self, trial: Measured, level: float) -> tuple[float, float, float, bool]:
         """Ratio of means with both ends of its interval, and whether the scale is determined at all.
 
         A studentised bootstrap over whole samples: right for skewed losses with heavy tails.
         """
-        weights = self.weights if weights is None else weights
-        e, d = trial.excess @ weights, trial.scale @ weights
+        e, d = trial.excess @ self.weights, trial.scale @ self.weights
         keep = (e != 0) | (d != 0)
         e, d = e[keep], d[keep]
         if not len(e):

@@ -21,16 +21,16 @@ Representation: TypeAlias = Callable[[Tensor], Tensor]
 
 @runtime_checkable
 class Action(Protocol):
-    """How group elements and generators move inputs and outputs.
+    """How group elements and generators transform inputs and outputs.
 
     Leading axes of `g` line up with the leading axes of the data; a single matrix acts on all.
     """
 
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
-        """Moves inputs by `g`."""
+        """Transforms inputs by `g`."""
 
     def on_output(self, g: Tensor, y: Tensor) -> Tensor:
-        """Moves outputs by `g`."""
+        """Transforms outputs by `g`."""
 
     def input_generator(self, a: Tensor, x: Tensor) -> Tensor:
         """Derivative of `on_input(exp(t a), x)` at t = 0."""
@@ -60,8 +60,8 @@ class GridAction:
     :math:`(g \cdot E)(p) = \rho(g) E(g^{-1} p)`, with p the offset from the centre in the order of the axes.
 
     Leading axes of `g` broadcast against those of the fields: `(M, 1, 1, n, n)` moves `(B, K, C, *S)` to
-    `(M, B, K, C, *S)`. Where the same fields are moved many times, pass `action.spline(x)` to `input_at`: it computes
-    its coefficients once.
+    `(M, B, K, C, *S)`. Where the same fields are transformed many times, pass `action.spline(x)` to `input_at`: it
+    computes its coefficients once.
 
     Arguments:
         dimensions: The number of spatial axes, 2 or 3.
@@ -75,9 +75,9 @@ class GridAction:
         unit: Length in pixels of a translation by 1.
 
     Example:
-        >>> turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+        >>> rotation = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
         >>> x = torch.arange(9.0).reshape(1, 1, 3, 3)
-        >>> GridAction().on_input(turn, x).int().tolist()
+        >>> GridAction().on_input(rotation, x).int().tolist()
         [[[[2, 5, 8], [1, 4, 7], [0, 3, 6]]]]
     """
 
@@ -112,7 +112,7 @@ class GridAction:
         return points.double() @ self.linear(back).mT + self.shift(back)
 
     def spline(self, x: Tensor) -> FieldSpline:
-        """Fields `(*L, C, *S)` with their coefficients, to be moved many times."""
+        """Fields `(*L, C, *S)` with their coefficients, to be transformed many times."""
         return as_spline(x, self.dimensions, interpolation=self.interpolation, fill=self.fill)
 
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
@@ -140,18 +140,6 @@ class GridAction:
         """Values of the transformed outputs at offsets `(P, n)` from the centre, as in `input_at`."""
         return self._values(g, y, points, self.rho_out)
 
-    def input_with_slopes(self, g: Tensor, x: Tensor | FieldSpline, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Values as in `input_at`, and the derivatives of `input_at(g exp(A), x, points)` by A at A = 0.
-
-        Returns:
-            The values, with shape `(*, C, P)`, and the derivatives by every entry of A, with shape `(n, n, *, C, P)`.
-        """
-        return self._with_slopes(g, x, points, self.rho_in)
-
-    def output_with_slopes(self, g: Tensor, y: Tensor | FieldSpline, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Values of the transformed outputs and their derivatives, as in `input_with_slopes`."""
-        return self._with_slopes(g, y, points, self.rho_out)
-
     def input_generator(self, a: Tensor, x: Tensor) -> Tensor:
         """First-order change of fields `(*L, C, *S)` along `(n, n)`."""
         return self._generate(a, x, self.rho_in)
@@ -169,25 +157,8 @@ class GridAction:
 
     def _values(self, g: Tensor, field: Tensor | FieldSpline, points: Tensor, rho: Representation | None) -> Tensor:
         spline = self._as_spline(field)
-        moved = spline.at(_whole(self.sources(g, points) + _centre(spline.shape)))
+        moved = spline.at(_snapped(self.sources(g, points) + _centre(spline.shape)))
         return moved if rho is None else _on_axis(rho(self.linear(g)), moved, -2)
-
-    def _with_slopes(
-        self, g: Tensor, field: Tensor | FieldSpline, points: Tensor, rho: Representation | None
-    ) -> tuple[Tensor, Tensor]:
-        spline, n = self._as_spline(field), self.dimensions
-        sources = _whole(self.sources(g, points) + _centre(spline.shape))
-        value, slopes = spline.with_gradient(sources)
-        offsets = (sources - _centre(spline.shape)).to(value.dtype).unsqueeze(-3)  # (*A, 1, P, n)
-        # (g exp(A) . E)(p) = rho(g) rho(exp A) E(exp(-A) q) with q = g^-1 p.
-        out = torch.stack([slope * -offsets[..., j] for slope in slopes for j in range(n)]).unflatten(0, (n, n))
-        if rho is None:
-            return value, out
-        units = torch.eye(n * n, dtype=g.dtype).reshape(n * n, n, n)
-        turned = torch.stack([_on_axis(derivative(rho, unit), value, -2) for unit in units])
-        out = out + turned.unflatten(0, (n, n))
-        matrices = rho(self.linear(g))
-        return _on_axis(matrices, value, -2), _on_axis(matrices.expand(*out.shape[:-2], -1, -1), out, -2)
 
     def _generate(self, a: Tensor, field: Tensor, rho: Representation | None) -> Tensor:
         d = self.dimensions
@@ -204,7 +175,7 @@ def _centre(shape: tuple[int, ...]) -> Tensor:
     return torch.tensor([(s - 1) / 2 for s in shape], dtype=torch.float64)
 
 
-def _whole(sources: Tensor) -> Tensor:
+def _snapped(sources: Tensor) -> Tensor:
     """Positions that are whole up to rounding are whole: quarter turns stay exact."""
     off = sources.detach().round() - sources.detach()
     return sources + off * (off.abs() < 1e-5)
@@ -226,7 +197,7 @@ def gradient(field: Tensor, axis: int) -> Tensor:
 
 @dataclass(frozen=True)
 class VectorAction:
-    r"""Moves vectors and sets of vectors: :math:`p \mapsto g p` on every token.
+    r"""Transforms vectors and sets of vectors: :math:`p \mapsto g p` on every token.
 
     Arguments:
         rho_out: Representation on the outputs; `None` means that outputs are invariant.
@@ -250,11 +221,11 @@ class VectorAction:
         return x
 
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
-        """Moves vectors `(*L, n)` or tokens `(*L, P, n)` by `(n, n)` or `(*L, n, n)`."""
+        """Transforms vectors `(*L, n)` or tokens `(*L, P, n)` by `(n, n)` or `(*L, n, n)`."""
         return _on_axis(g, x, -1)
 
     def on_output(self, g: Tensor, y: Tensor) -> Tensor:
-        """Moves outputs `(*L, c)` by rho_out."""
+        """Transforms outputs `(*L, c)` by rho_out."""
         return y if self.rho_out is None else _on_axis(self.rho_out(g), y, -1)
 
     def input_generator(self, a: Tensor, x: Tensor) -> Tensor:

@@ -152,14 +152,10 @@ class Atlas:
         return Atlas(tuple(self.charts[k] for k in keep))
 
     def cropped(self, shape: Sequence[int]) -> tuple[tuple[slice, ...], Atlas]:
-        """The smallest box of a field of this spatial shape that all charts need, and the atlas inside it.
-
-        Arguments:
-            shape: Spatial shape of the field.
-        """
-        whole = tuple(slice(0, s) for s in shape), self
+        """The smallest box of a field of this spatial shape that all charts need, and the atlas inside it."""
+        everything = tuple(slice(0, s) for s in shape), self
         if not all(isinstance(chart, PlaneChart) for chart in self.charts):
-            return whole
+            return everything
         reach = [chart.reach() for chart in self.charts if isinstance(chart, PlaneChart)]
         low = [max(0, min(r[axis][0] for r in reach)) for axis in range(len(shape))]
         high = [min(s, max(r[axis][1] for r in reach)) for axis, s in enumerate(shape)]

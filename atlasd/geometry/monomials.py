@@ -43,11 +43,6 @@ class Monomials:
             for term in combinations_with_replacement(range(self.size), degree)
         ]
 
-    @property
-    def exponents(self) -> Tensor:
-        r"""Exponent of every variable in every monomial, with shape `(m, size)`."""
-        return torch.tensor([[term.count(i) for i in range(self.size)] for term in self.terms]).reshape(-1, self.size)
-
     def __len__(self) -> int:
         return len(self.terms)
 

@@ -30,9 +30,9 @@ class PolynomialAction(VectorAction):
         degree: Highest degree of the monomials.
 
     Example:
-        >>> turn = torch.zeros(3, 3)
-        >>> turn[0, 2], turn[1, 1] = -torch.pi / 2, torch.pi / 2
-        >>> PolynomialAction(degree=1).on_input(turn, torch.tensor([[1.0, 0.0]])).round(decimals=3)
+        >>> rotation = torch.zeros(3, 3)
+        >>> rotation[0, 2], rotation[1, 1] = -torch.pi / 2, torch.pi / 2
+        >>> PolynomialAction(degree=1).on_input(rotation, torch.tensor([[1.0, 0.0]])).round(decimals=3)
         tensor([[0., 1.]])
     """
 

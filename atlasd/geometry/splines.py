@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["REACH", "Edge", "FieldSpline", "Fill", "pixel_slopes", "spline_coefficients", "spline_weights"]
+__all__ = ["REACH", "Edge", "FieldSpline", "Fill", "pixel_slopes", "spline_weights"]
 
 import math
 from collections.abc import Callable
@@ -118,32 +118,6 @@ def _check(order: int, edge: str) -> None:
         raise InputError(f"`edge` must be 'free' or 'mirror', got {edge!r}; 'free' is the default.")
 
 
-def spline_coefficients(x: Tensor, *, dimensions: int = 2, order: int = 5, edge: Edge = "free") -> Tensor:
-    """B-spline coefficients of fields: the spline through all their values.
-
-    Arguments:
-        x: Fields, with shape `(*, *S)`, `S` of length `dimensions`.
-        dimensions: The number of spatial axes.
-        order: 1, 3 or 5.
-        edge: See `FieldSpline`. With `mirror` this is `scipy.ndimage.spline_filter`.
-
-    Returns:
-        The coefficients, with the shape of `x`, differentiable.
-
-    Example:
-        >>> spline_coefficients(torch.tensor([1.0, 1.0, 1.0]), dimensions=1).round(decimals=5).tolist()
-        [1.0, 1.0, 1.0]
-
-    References:
-        Unser, Splines: a perfect fit for signal and image processing, IEEE Signal Processing Magazine 16 (1999).
-    """
-    _check(order, edge)
-    grid = _continued(x, dimensions, order, edge)
-    for axis, size in enumerate(x.shape[-dimensions:]):
-        grid = grid.narrow(axis, (order - 1) // 2, size)
-    return grid.movedim(tuple(range(dimensions)), tuple(range(-dimensions, 0)))
-
-
 def pixel_slopes(x: Tensor, axis: int, *, order: int = 5, edge: Edge = "free") -> Tensor:
     """Derivative of the spline through fields along one axis, at the pixels, with the shape of `x`.
 
@@ -240,12 +214,12 @@ class FieldSpline:
 
     def _exact(self, points: Tensor, out: Tensor) -> Tensor:
         """`out`, with the pixels themselves where all points of a set are pixels."""
-        whole = (points == points.round()).flatten(-2).all(-1)  # (*A,)
-        if not bool(whole.any()):
+        on_pixels = (points == points.round()).flatten(-2).all(-1)  # (*A,)
+        if not bool(on_pixels.any()):
             return out
         table = _grid_first(self.values, self.dimensions).unflatten(1, self.values.shape[: -self.dimensions])
         pixels = _evaluate(table, self.shape, points, 0, self.fill, gradient=False)[0]
-        return torch.where(whole[..., None, None], pixels, out)
+        return torch.where(on_pixels[..., None, None], pixels, out)
 
 
 def _evaluate(
@@ -299,8 +273,8 @@ def _by_parts(
     # Each part is written with its points last while it is in the cache.
     out = [table.new_empty(len(rows) // count, fields, count) for _ in range(results)]
     for part in parts:
-        for whole, some in zip(out, sums(part), strict=True):
-            whole[part.start // count : part.stop // count] = some
+        for full, some in zip(out, sums(part), strict=True):
+            full[part.start // count : part.stop // count] = some
     return out
 
 

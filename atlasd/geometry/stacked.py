@@ -23,8 +23,8 @@ class Stacked:
         upward: Whether the component along the rows points to smaller row numbers, as it does where north comes first.
 
     Example:
-        >>> turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
-        >>> Stacked(1)(turn).int().tolist(), Stacked(1, reverse=True)(turn).int().tolist()
+        >>> rotation = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+        >>> Stacked(1)(rotation).int().tolist(), Stacked(1, reverse=True)(rotation).int().tolist()
         ([[0, -1], [1, 0]], [[0, 1], [-1, 0]])
     """
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from atlasd.nn.auditing import audit as audit
     from atlasd.nn.averaging import symmetrize as symmetrize
     from atlasd.nn.build import network as network
+    from atlasd.nn.canonical import canonicalize as canonicalize
     from atlasd.nn.checks import assert_equivariant as assert_equivariant
     from atlasd.nn.checks import field_error as field_error
     from atlasd.nn.exporting import export as export
@@ -85,6 +86,7 @@ _HOMES = {
     "network": "build",
     "regular": "representations",
     "scalar": "tensor_types",
+    "canonicalize": "canonical",
     "symmetrize": "averaging",
     "tensor": "tensor_types",
     "trivial": "representations",

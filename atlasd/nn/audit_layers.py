@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from atlasd.geometry.actions import Action, GridAction
 from atlasd.nn.traces import Step, trace
@@ -123,31 +123,24 @@ def _procrustes(u: Tensor, v: Tensor) -> Tensor:
 def _cause(
     one: Step, other: Step, g: Tensor, spatial: bool, tolerance: float, given: float, rows: list[LayerFinding]
 ) -> str:
-    module = one.module
     if any(t.dtype in (torch.float16, torch.bfloat16) for t in (*one.given, one.made)):
         return "half precision"
-    if spatial and any(_has_places(t) for t in one.given):
-        return "position channels: some inputs of the layer vary with the place and not with the sample"
-    if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is None:
+    if spatial and any(_has_places(t) for t in (*one.given, one.made)):
+        return "position channels: some channels vary with the place and not with the sample"
+    if one.batchwise:
         return "batch norm without running averages: a sample depends on its batch"
-    sides = getattr(module, "padding", None)
-    if "Pad" in one.kind and isinstance(sides, tuple) and len(set(sides)) > 1:
-        return f"padding: sides of {sides} pixels"
-    stride = _uneven_stride(module, one.given)
+    if len(set(one.sides)) > 1:
+        return f"padding: sides of {one.sides} pixels"
+    stride = _uneven_stride(one)
     if stride:
         return stride
     if spatial and one.made.ndim == 4 and min(one.made.shape[2:]) > 6 and not _off(given, tolerance):
         border = max(1, min(one.made.shape[2:]) // 4)
         if not _off(_misfit(one.made, other.made, g, spatial, border), tolerance):
             return "padding: only the border is off"
-    if module is not None and not list(module.parameters()) and one.kind not in _RESAMPLING and rows:
+    if one.pointwise and rows:
         return "mixed"
-    if module is not None and list(module.parameters()):
-        return "its weights do not obey the constraint"
-    return ""
-
-
-_RESAMPLING = ("MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "Upsample", "ZeroPad2d", "Flatten")
+    return "its weights do not obey the constraint" if one.weighted else ""
 
 
 def _has_places(t: Tensor) -> bool:
@@ -159,17 +152,14 @@ def _has_places(t: Tensor) -> bool:
     return bool(((over_samples < 1e-9) & (over_places > 1e-3)).any())
 
 
-def _uneven_stride(module: nn.Module | None, given: tuple[Tensor, ...]) -> str:
-    frame: Any = getattr(module, "_frame", (module,))[0]
-    stride, kernel = getattr(frame, "stride", None), getattr(frame, "kernel_size", None)
-    if stride is None or kernel is None or not given or given[0].ndim != 4 or isinstance(frame.padding, str):
+def _uneven_stride(step: Step) -> str:
+    window = step.window
+    if window is None or not step.given or step.given[0].ndim != 4:
         return ""
-    steps, sizes, pads, spaced = (
-        v if isinstance(v, tuple) else (v, v) for v in (stride, kernel, frame.padding, getattr(frame, "dilation", 1))
-    )
     for axis in range(2):
-        room = given[0].shape[2 + axis] + 2 * pads[axis] - spaced[axis] * (sizes[axis] - 1) - 1
-        if steps[axis] > 1 and room % steps[axis]:
-            what = "pooling" if "Pool" in type(frame).__name__ else "stride"
-            return f"{what}: steps of {steps[axis]} pixels leave {room % steps[axis]} over at one side"
+        size, steps = step.given[0].shape[2 + axis], window.stride[axis]
+        room = size + 2 * window.padding[axis] - window.dilation[axis] * (window.kernel[axis] - 1) - 1
+        if steps > 1 and room % steps:
+            what = "pooling" if "pool" in step.kind.lower() else "stride"
+            return f"{what}: steps of {steps} pixels leave {room % steps} over at one side"
     return ""

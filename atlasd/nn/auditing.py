@@ -21,11 +21,15 @@ from atlasd.discovery.residual import scaled, sides
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
+from atlasd.geometry.resample import pixel_grid
+from atlasd.nn.audit_fix import fix_price
+from atlasd.nn.audit_group import found_action, model_group
 from atlasd.nn.audit_layers import LayerFinding, audit_layers
-from atlasd.nn.averaging import symmetrize
-from atlasd.nn.checks import counting_pixels, default_action, evaluating, leaves, multiplets
+from atlasd.nn.checks import counting_pixels, default_action, evaluating, leaves
+from atlasd.nn.representations import multiplets
 from atlasd.nn.tensor_types import TensorType
 from atlasd.nn.traces import trace
+from atlasd.runtime.files import write_atomically
 from atlasd.runtime.random import stream
 
 EXACT, INTERPOLATED = 1e-4, 0.05
@@ -73,7 +77,8 @@ class Audit:
         found: The discovery of the group from the model, where no group was given.
         data: The discovery from the data, where targets were given.
         notes: What a user should know besides.
-        price: Mean squared errors of the model and of its average over the group, where that was asked for.
+        price: Errors of the model and of the one that was fixed, where that was asked for.
+        fixed: How it was fixed and which errors these are.
     """
 
     group: Group
@@ -84,6 +89,7 @@ class Audit:
     data: Discovery | None = None
     notes: tuple[str, ...] = ()
     price: tuple[float, float] | None = None
+    fixed: str = ""
 
     @property
     def symmetric(self) -> bool:
@@ -106,16 +112,17 @@ class Audit:
             "model": None if self.found is None else self.found.verdict.reason,
             "data": None if self.data is None else {"group": self.data.group.name, "reason": self.data.verdict.reason},
             "notes": list(self.notes),
-            "price": None if self.price is None else {"model": self.price[0], "averaged": self.price[1]},
+            "price": None
+            if self.price is None
+            else {"model": self.price[0], "averaged": self.price[1], "how": self.fixed},
         }
         plain: dict[str, Any] = json.loads(json.dumps(content), parse_constant=lambda _: None)
         return plain
 
     def save(self, path: str | Path) -> Path:
         """Writes the audit as JSON."""
-        path = Path(path)
-        path.write_text(json.dumps(self.to_dict(), indent=2) + "\n")
-        return path
+        text = json.dumps(self.to_dict(), indent=2) + "\n"
+        return write_atomically(Path(path), lambda part: part.write_text(text))
 
     def __str__(self) -> str:
         verdict = "has" if self.symmetric else "does not have" if self.broken else "cannot be said to have"
@@ -131,11 +138,12 @@ class Audit:
         if self.culprit is not None:
             c = self.culprit
             cause = f": {c.cause}" if c.cause else ""
-            lines.append(f"  it starts at layer {c.name} ({c.kind}){cause}; in {c.given:.2%}, out {c.made:.2%}")
+            figures = f"; in {c.given:.2%}, out {c.made:.2%}" if c.made > c.given else ""
+            lines.append(f"  it starts at layer {c.name} ({c.kind}){cause}{figures}")
         if self.data is not None:
             lines.append(f"  the data have {self.data.group.name}: {self.data.verdict.reason}")
         if self.price is not None:
-            lines.append(f"  averaged over the group: mean squared error {self.price[1]:.4g} after {self.price[0]:.4g}")
+            lines.append(f"  {self.fixed} {self.price[1]:.4g}, {self.price[0]:.4g} before")
         return "\n".join([*lines, *(f"  note: {n}" for n in self.notes)])
 
     @property
@@ -166,9 +174,11 @@ def audit(
         data: Targets that belong to `x`; with them, the symmetry of the data is discovered as well.
         action: How the group acts, see `field_error`.
         outputs: How outputs that are not fields transform, see `field_error`.
-        tolerance: Largest strength that counts as none; by default 1e-4, and 0.05 for elements that need interpolation.
+        tolerance: Largest strength that counts as none; by default 1e-4, and 0.05 for elements that need
+            interpolation, and the tolerance of the discovery where the group was discovered.
         radius: Which outputs of fields count, see `field_error`.
-        fix: Whether to average the model over the group, and compare its errors on `data` before and after.
+        fix: Whether to make the model symmetric, and compare its errors on `data` before and after: by its average
+            over a compact group, by a standard pose of the inputs under any other.
         seed: Seed of the intervals and of the discovery.
 
     Example:
@@ -188,8 +198,10 @@ def audit(
     notes = _notes(model, x)
     found = None
     if group is None:
-        found = discover(x, function=_first_tensor(model), action=action, seed=seed, progress=False)
+        found = model_group(model, x, action, outputs, seed)
         group = found.group
+        tolerance = float(found.config["tolerance"]) if tolerance is None else tolerance
+        action = found_action(found, model, x) if action is None and outputs is None else action
         if not group.dimension and group.order == 1:
             notes.append("no symmetry was found in the model; give `group` to measure how strongly one is broken")
     findings: list[ElementFinding] = []
@@ -210,19 +222,14 @@ def audit(
         limit = findings[worst].tolerance
         layers = audit_layers(model, x, elements[worst][1], acting, limit)
     given = None if data is None else torch.as_tensor(data)
-    price = None
-    if fix:
-        price = _price(model, x, group, given, action, outputs)
-    return Audit(
-        group,
-        tuple(findings),
-        tuple(names),
-        layers,
-        found,
-        None if given is None else discover(x, given, action=action, seed=seed, progress=False),
-        tuple(notes),
-        price,
-    )
+    price, fixed = fix_price(model, x, group, given, action, outputs) if fix else (None, "")
+    beside = None
+    if given is not None:
+        try:
+            beside = discover(x, given, action=action, seed=seed, progress=False)
+        except InputError as error:
+            notes.append(f"what the data have cannot be discovered: {error}")
+    return Audit(group, tuple(findings), tuple(names), layers, found, beside, tuple(notes), price, fixed)
 
 
 def _elements(group: Group, x: Tensor) -> list[tuple[str, Tensor]]:
@@ -253,12 +260,16 @@ def _element(
         acting = default_action(len(g), x, here, outputs) if action is None else action
         d = int(getattr(acting, "dimensions", 0))
         fields = bool(d) and here.ndim == d + 2
-        left, right = sides(partial(_picked, model, pick), acting, x, here, g)
+        given = x
         if d and not _on_grid(g, tuple(x.shape[-d:])):
             limit = INTERPOLATED
+            if not fields:  # corners that a rotation takes out of the window would count as a breaking
+                given = x * _disc(tuple(x.shape[-d:])).to(x)
+                here = pick(model(given))
+        left, right = sides(partial(_picked, model, pick), acting, given, here, g)
         inside = counting_pixels(tuple(here.shape[-d:]), g, radius) if fields else None
         channels = 1 if here.ndim == 1 else here.shape[1 if fields else -1]
-        for block in multiplets(acting, g[None], channels):
+        for block in multiplets(getattr(acting, "rho_out", None), g[None], channels):
             a, b = (_rows(z, block, fields, d, inside) for z in (left, right))
             s, low, high = _strength(a, b, seed)
             strengths.append(s)
@@ -310,19 +321,16 @@ def _strength(a: Tensor, b: Tensor, seed: int) -> tuple[float, float, float]:
     return float((miss.mean() / null).sqrt()), low, high
 
 
+def _disc(shape: tuple[int, ...]) -> Tensor:
+    """One inside the disc that fits the window, zero outside, with a soft edge of four pixels."""
+    r = pixel_grid(shape, dtype=torch.float64).norm(dim=1).reshape(shape)
+    return (((min(shape) - 1) / 2 - r) / 4).clamp(0, 1).mul(math.pi / 2).sin().square()
+
+
 def _on_grid(g: Tensor, shape: tuple[int, ...]) -> bool:
     """Whether an element maps pixels to pixels."""
     whole = bool(((g - g.round()).abs() < 1e-6).all())
     return whole and (len(set(shape)) == 1 or bool((g.abs() - torch.eye(len(g)).to(g)).abs().max() < 1e-6))
-
-
-def _first_tensor(model: Callable[[Tensor], Any]) -> Callable[[Tensor], Tensor]:
-    def function(x: Tensor) -> Tensor:
-        with evaluating(model):
-            y = model(x)
-        return leaves(y)[0][1](y)
-
-    return function
 
 
 def _notes(model: Callable[[Tensor], Any], x: Tensor) -> list[str]:
@@ -332,30 +340,7 @@ def _notes(model: Callable[[Tensor], Any], x: Tensor) -> list[str]:
     norms = [n for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.training]
     if norms:
         notes.append(f"batch norm is in training mode ({norms[0]}): used so, samples depend on their batch")
-    halves = [s.name for s in trace(model, x[:4]) if s.made.dtype in (torch.float16, torch.bfloat16)]
+    halves = [s.name for s in trace(model, x) if s.made.dtype in (torch.float16, torch.bfloat16)]
     if halves:
         notes.append(f"half precision from layer {halves[0]} on: symmetries hold up to rounding at best")
     return notes
-
-
-def _price(
-    model: Callable[[Tensor], Any],
-    x: Tensor,
-    group: Group,
-    y: Tensor | None,
-    action: Action | None,
-    outputs: TensorType | None,
-) -> tuple[float, float]:
-    """Mean squared errors of the model and of its average; for classes, shares of wrong ones."""
-    if y is None or not isinstance(model, nn.Module):
-        raise InputError("`fix` must have a module and targets in `data` to show its price, got none; give both.")
-    errors = []
-    averaged = symmetrize(model, group, action=action, outputs=outputs)
-    for one in (model, averaged):
-        with evaluating(one), torch.no_grad():
-            made = one(x)
-        if y.is_floating_point():
-            errors.append(float((made.reshape(y.shape) - y).square().mean()))
-        else:
-            errors.append(float((made.argmax(1) != y).double().mean()))
-    return errors[0], errors[1]

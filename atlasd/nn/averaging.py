@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["Symmetrized", "symmetrize"]
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from atlasd.algebra.group import Group
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
-from atlasd.nn.checks import default_action
+from atlasd.nn.checks import default_action, map_leaves
 from atlasd.nn.compact import haar_sample, invariant_form, unbounded_direction
 from atlasd.nn.tensor_types import TensorType, scalar
 from atlasd.runtime.random import stream
@@ -45,9 +44,9 @@ class Symmetrized(nn.Module):
         total: Any = None
         for g in self.elements:
             y = self.model(self._on_input(g, x))
-            back = _mapped(lambda z, g=g: self._back(g, x, z), y)
-            total = back if total is None else _mapped(torch.add, total, back)
-        return _mapped(lambda z: z / len(self.elements), total)
+            back = map_leaves(lambda z, g=g: self._back(g, x, z), y)
+            total = back if total is None else map_leaves(torch.add, total, back)
+        return map_leaves(lambda z: z / len(self.elements), total)
 
     def _on_input(self, g: Tensor, x: Tensor) -> Tensor:
         # Inputs move alike whatever the outputs are: scalars stand in for them.
@@ -57,16 +56,6 @@ class Symmetrized(nn.Module):
     def _back(self, g: Tensor, x: Tensor, y: Tensor) -> Tensor:
         action = self.action or default_action(len(g), x, y, self.outputs)
         return action.on_output(torch.linalg.inv(g), y)
-
-
-def _mapped(function: Callable[..., Tensor], *trees: Any) -> Any:
-    """Applies a function to the tensors of outputs that are built alike."""
-    first = trees[0]
-    if isinstance(first, Mapping):
-        return {key: _mapped(function, *(t[key] for t in trees)) for key in first}
-    if isinstance(first, tuple | list):
-        return type(first)(_mapped(function, *parts) for parts in zip(*trees, strict=True))
-    return function(*trees)
 
 
 def symmetrize(
@@ -109,6 +98,6 @@ def symmetrize(
     if invariant_form(group) is None:
         raise InputError(
             f"`group` must be compact to be averaged over, got {group}: {unbounded_direction(group)}; "
-            "average over a compact subgroup, or use GroupConv2d."
+            "average over a compact subgroup, or use `ad.canonicalize`."
         )
     return Symmetrized(model, haar_sample(group, samples, generator=stream(seed, "symmetrize")), action, outputs)

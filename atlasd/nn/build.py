@@ -11,10 +11,12 @@ from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
 from atlasd.discovery.result import Discovery
+from atlasd.discovery.targets import as_said
 from atlasd.errors import InputError
+from atlasd.geometry.stacked import Stacked
 from atlasd.nn.fields import FieldNetwork
 from atlasd.nn.mlp import EquivariantMLP, EquivariantSetMLP
-from atlasd.nn.tensor_types import TensorType, scalar, vector
+from atlasd.nn.tensor_types import TensorType, scalar, tensor, vector
 
 _ORDERED = 6
 """Most vectors that are taken as ordered unless it is said otherwise: invariants of more are too many."""
@@ -40,10 +42,10 @@ def network(
     Arguments:
         found: What `atlasd.discover` returned, or a group.
         x: Inputs, as `discover` takes them: fields `(N, C, H, W)`, vectors `(N, n)` or `(N, P, n)`.
-        y: Targets: fields `(N, C, H, W)`, numbers `(N,)` or `(N, k)`, or integer classes, for which there are as many
-            outputs as classes.
+        y: Targets: fields `(N, C, H, W)`, numbers `(N,)` or `(N, k)`, or integer classes `(N,)`, of pixels `(N, H, W)`,
+            for which there are as many outputs as classes.
         width: Hidden width; 64 for vectors and 30 channels for fields by default.
-        outputs: How targets on vectors transform, such as `vector()`; scalars by default.
+        outputs: How targets transform, such as `vector()`; what the discovery found, or else scalars, by default.
         sets: Whether vectors are a set; by default if there are more than 6.
         generator: Source of the initial weights.
         options: Passed on to the network.
@@ -63,14 +65,29 @@ def network(
         reason = "" if isinstance(found, Group) else f" ({found.verdict.reason})"
         raise InputError(f"a network needs a symmetry, and none was found{reason}; take a plain network.")
     x, y = torch.as_tensor(x), torch.as_tensor(y)
+    if len(x) != len(y):
+        raise InputError(f"`y` must have one target for each of {len(x)} samples, got {len(y)}; check the arrays.")
+    if width is not None and width < 1:
+        raise InputError(f"`width` must be at least 1, got {width}; 64 is usual for vectors, 30 for fields.")
+    said = "" if isinstance(found, Group) else str(found.config.get("targets", ""))
     if x.ndim == group.size + 2 and group.size == 2:
+        if outputs is not None:
+            options["rho_out"] = outputs.matrix
+        elif y.is_floating_point() and not {"rho_in", "rho_out"} & set(options):
+            channels = 1 if y.ndim == 1 else y.shape[1]
+            options["rho_in"], options["rho_out"] = as_said(said, group.size, x.shape[1], channels)
         return _on_fields(group, x, y, width or 30, generator, options)
     if x.shape[-1] != group.size or x.ndim not in (2, 3):
         raise InputError(
             f"`x` must be fields (N, C, H, W) or vectors (N, ..., {group.size}) for {group}, got {tuple(x.shape)}; "
             "give what the discovery was made from."
         )
-    outputs = _outputs(group.size, y) if outputs is None else outputs
+    if outputs is None:
+        moved = as_said(said, group.size, 0, 1 if y.ndim == 1 else y.shape[-1])[1]
+        if isinstance(moved, Stacked):
+            outputs = moved.copies * tensor(int(not moved.dual), int(moved.dual))
+        else:
+            outputs = _outputs(0 if "invariant" in said else group.size, y)
     count = 1 if x.ndim == 2 else x.shape[1]
     adapt = options.pop("adapt", not any(p + q for _, p, q in outputs.parts) or not sets)
     if sets or (sets is None and count > _ORDERED):
@@ -89,9 +106,10 @@ def network(
 def _on_fields(
     group: Group, x: Tensor, y: Tensor, width: int, generator: torch.Generator | None, options: dict[str, Any]
 ) -> FieldNetwork:
-    pooled = y.ndim < 4
-    out = y.shape[1] if not pooled else _outputs(0, y).size(1)
-    built = FieldNetwork(x.shape[1], out, group=group, width=width, pooled=pooled, generator=generator, **options)
+    classes = not y.is_floating_point()
+    places = y.shape[-2:] == x.shape[-2:] and y.ndim == (3 if classes else 4)
+    out = y.shape[1] if places and not classes else _outputs(0, y).size(1)
+    built = FieldNetwork(x.shape[1], out, group=group, width=width, pooled=not places, generator=generator, **options)
     built.standardise(x[:1024], y[:1024])
     return built
 

@@ -6,11 +6,11 @@ __all__ = ["assert_equivariant", "default_action", "evaluating", "field_error", 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import torch
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
@@ -19,11 +19,12 @@ from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.resample import pixel_grid
 from atlasd.nn.compact import haar_sample, invariant_form
+from atlasd.nn.representations import multiplets
 from atlasd.nn.tensor_types import TensorType
 from atlasd.runtime.random import stream
 
 Output: TypeAlias = Any
-"""A tensor, or tensors in tuples, lists and dictionaries."""
+"""A tensor, or tensors in tuples, lists, dictionaries and dataclasses."""
 _CONSTANT = 1e-6
 """Outputs whose spread is this small a part of their size are constant, up to rounding in float32."""
 
@@ -126,7 +127,7 @@ def output_errors(
             def one(z: Tensor, pick: Callable[[Output], Tensor] = pick) -> Tensor:
                 return pick(function(z))
 
-            blocks = multiplets(acting, elements, 1 if y.ndim == 1 else y.shape[axis])
+            blocks = multiplets(getattr(acting, "rho_out", None), elements, 1 if y.ndim == 1 else y.shape[axis])
             columns.append(torch.stack([_error(one, acting, x, y, e, radius, axis, blocks) for e in elements]))
             names += [f"{name}[{', '.join(map(str, b))}]" if name or len(blocks) > 1 else "the output" for b in blocks]
     return torch.cat(columns, 1), names
@@ -146,34 +147,61 @@ def evaluating(function: Any) -> Iterator[None]:
 
 
 def leaves(y: Output, name: str = "") -> list[tuple[str, Callable[[Output], Tensor]]]:
-    """The tensors in an output, each by its name and by how to get it."""
+    """The tensors in an output, each by its name and by how to get it as floating numbers, without what is `None`."""
     if isinstance(y, Tensor):
-        return [(name, lambda z: z)]
-    if isinstance(y, Mapping):
-        items = list(y.items())
-    elif isinstance(y, tuple | list):
-        items = list(enumerate(y))
-    else:
-        raise InputError(f"outputs must be tensors in tuples, lists or dictionaries, got {type(y).__name__}.")
+        return [(name, _floating)]
+    parts = _parts(y)
+    if parts is None:
+        raise InputError(
+            f"outputs must be tensors in tuples, lists, dictionaries or dataclasses, got {type(y).__name__}; "
+            "wrap the model in a function that returns its tensors."
+        )
     found: list[tuple[str, Callable[[Output], Tensor]]] = []
-    for key, value in items:
-        for label, pick in leaves(value, f"{name}.{key}" if name else str(key)):
-            found.append((label, partial(_inner, key, pick)))
+    for key, value in parts:
+        if value is not None:
+            for label, pick in leaves(value, f"{name}.{key}" if name else str(key)):
+                found.append((label, partial(_inner, key, pick)))
     return found
 
 
+def map_leaves(function: Callable[..., Tensor], *trees: Output) -> Output:
+    """Applies a function to the tensors of outputs that are built alike, and builds one like them."""
+    first = trees[0]
+    if first is None or isinstance(first, Tensor):
+        return None if first is None else function(*trees)
+    parts = _parts(first)
+    if parts is None:
+        raise InputError(
+            f"outputs must be tensors in tuples, lists, dictionaries or dataclasses, got {type(first).__name__}."
+        )
+    made = {key: map_leaves(function, *(_part(t, key) for t in trees)) for key, _ in parts}
+    if isinstance(first, Mapping):
+        return made
+    if is_dataclass(first):
+        return replace(first, **made)  # type: ignore[type-var]
+    values = made.values()
+    return type(first)(*values) if hasattr(first, "_fields") else type(first)(values)
+
+
+def _parts(y: Output) -> list[tuple[Any, Output]] | None:
+    """The parts of a structure by their keys."""
+    if isinstance(y, Mapping):
+        return list(y.items())
+    if isinstance(y, tuple | list):
+        return list(zip(getattr(y, "_fields", range(len(y))), y, strict=True))
+    return [(f.name, getattr(y, f.name)) for f in fields(y)] if is_dataclass(y) and not isinstance(y, type) else None
+
+
+def _part(y: Output, key: Any) -> Output:
+    return y[key] if isinstance(y, Mapping) or isinstance(key, int) else getattr(y, key)
+
+
 def _inner(key: Any, pick: Callable[[Output], Tensor], y: Output) -> Tensor:
-    return pick(y[key])
+    return pick(_part(y, key))
 
 
-def multiplets(action: Action, elements: Tensor, channels: int) -> list[list[int]]:
-    """Channels that the representation mixes share one spread."""
-    rho = getattr(action, "rho_out", None)
-    if rho is None:
-        return [[c] for c in range(channels)]
-    mixed = torch.stack([rho(e.double()).abs() for e in elements]).amax(0) > 1e-9
-    count, labels = connected_components(mixed.numpy(), directed=False)
-    return [[c for c in range(len(labels)) if labels[c] == k] for k in range(count)]
+def _floating(y: Tensor) -> Tensor:
+    return y if y.is_floating_point() else y.double()
 
 
 def _error(
@@ -281,8 +309,9 @@ def assert_equivariant(
     errors, names = output_errors(function, x, tried, action=action, outputs=outputs, radius=radius)
     constant = errors.isnan().any(0)
     if bool(errors.nan_to_num(nan=0.0).le(tolerance).all()) and bool(constant.any()):
-        which = ", ".join(name for name, flag in zip(names, constant.tolist(), strict=True) if flag)
-        raise AssertionError(f"cannot tell: {which} is constant on these inputs; take more samples or leave it out")
+        still = [name for name, flag in zip(names, constant.tolist(), strict=True) if flag]
+        which = f"{', '.join(still)} {'is' if len(still) == 1 else 'are'} constant"
+        raise AssertionError(f"cannot tell: {which} on these inputs; take more samples or leave it out")
     worst, output = divmod(int(errors.nan_to_num(nan=0.0).argmax()), len(names))
     if not float(errors[worst, output]) <= tolerance:
         rows = ", ".join(

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
 from atlasd.errors import InputError
+from atlasd.geometry.actions import Representation
+from atlasd.geometry.stacked import intertwiners
 from atlasd.nn.compact import invariant_form, unbounded_direction
 from atlasd.nn.grid_cnn import GroupActivation, GroupConv2d
-from atlasd.nn.representations import FieldType, resolve
+from atlasd.nn.representations import FieldType, multiplets, of_channels, resolve
 
 _MOST_ELEMENTS = 16
 
@@ -21,7 +23,7 @@ _MOST_ELEMENTS = 16
 class FieldNetwork(nn.Module):
     """Convolutions that commute with a group, beside a map of single pixels, which commutes with everything.
 
-    Scalar fields come in, in units of their own spread, and scalar fields or numbers go out.
+    Fields come in, in units of their own spread, and fields or numbers go out: scalars, or components of vectors.
 
     Arguments:
         in_channels: Fields that come in.
@@ -33,6 +35,8 @@ class FieldNetwork(nn.Module):
         field_type: How hidden channels transform; `default_type` by default.
         padding_mode: As in `Conv2d`.
         pooled: Whether outputs are averaged over the plane.
+        rho_in: How channels that come in transform, as in `GridAction`, such as `vector().matrix`; scalars by default.
+        rho_out: The same for those that go out.
         generator: Source of the initial weights.
 
     Example:
@@ -59,6 +63,8 @@ class FieldNetwork(nn.Module):
         field_type: FieldType | str | None = None,
         padding_mode: Literal["zeros", "reflect", "replicate", "circular"] = "replicate",
         pooled: bool = False,
+        rho_in: Representation | None = None,
+        rho_out: Representation | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -66,6 +72,7 @@ class FieldNetwork(nn.Module):
             raise InputError(f"`depth` must be at least 2, got {depth}; 3 is usual.")
         kind = default_type(group) if field_type is None else resolve(field_type, group)
         width = kind.size * max(1, round(width / kind.size))
+        into, out = of_channels(rho_in, in_channels), of_channels(rho_out, out_channels)
         layers: list[nn.Module] = []
         for k in range(depth):
             first, last = k == 0, k == depth - 1
@@ -77,31 +84,52 @@ class FieldNetwork(nn.Module):
                     group=group,
                     padding="same",
                     padding_mode=padding_mode,
-                    in_type="trivial" if first else kind,
-                    out_type="trivial" if last else kind,
+                    in_type=into if first else kind,
+                    out_type=out if last else kind,
                     generator=generator,
                 )
             )
             if k < depth - 1:
                 layers.append(GroupActivation(width, group=group, field_type=kind, activation=nn.SiLU()))
         self.layers, self.width, self.pooled = nn.Sequential(*layers), width, pooled
-        self.pixels = GroupConv2d(in_channels, out_channels, 1, group=group, generator=generator)
+        # Single pixels of scalars make no vectors: then there is no such map.
+        mixes = into.name == out.name == "trivial" or bool(
+            len(intertwiners(rho_in, rho_out, 2, (out_channels, in_channels)))
+        )
+        self.pixels = None
+        if mixes:
+            self.pixels = GroupConv2d(
+                in_channels, out_channels, 1, group=group, in_type=into, out_type=out, generator=generator
+            )
+        elements = torch.cat([torch.matrix_exp(group.algebra.frame()), group.cosets])
+        self._blocks = {
+            "in": multiplets(rho_in, elements, in_channels),
+            "out": multiplets(rho_out, elements, out_channels),
+        }
         for name, size in (("in", in_channels), ("out", out_channels)):
             self.register_buffer(f"mean_{name}", torch.zeros(size, 1, 1))
             self.register_buffer(f"unit_{name}", torch.ones(size, 1, 1))
 
     def standardise(self, x: Tensor, y: Tensor | None = None) -> None:
-        """Takes the units of the fields that come in from `(N, C, H, W)`, and of those that go out from others."""
+        """Takes the units of the fields that come in from `(N, C, H, W)`, and of those that go out from others.
+
+        Components of one vector share a unit, and have no mean.
+        """
         for name, field in (("in", x), ("out", y)):
             if field is not None and field.ndim == 4 and field.is_floating_point():
                 values = field.movedim(1, 0).flatten(1).double()
-                getattr(self, f"mean_{name}").copy_(values.mean(1).reshape(-1, 1, 1))
-                getattr(self, f"unit_{name}").copy_(values.std(1).clamp_min(1e-9).reshape(-1, 1, 1))
+                for block in self._blocks[name]:
+                    mean = values[block].mean() if len(block) == 1 else values.new_zeros(())
+                    getattr(self, f"mean_{name}")[block] = mean.float()
+                    getattr(self, f"unit_{name}")[block] = (
+                        (values[block] - mean).square().mean().sqrt().clamp_min(1e-9).float()
+                    )
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps fields `(B, C, H, W)` to `(B, C', H, W)`, or to `(B, C')` if `pooled`."""
         z = (x - self.mean_in) / self.unit_in
-        y = (self.layers(z) + self.pixels(z)) * self.unit_out + self.mean_out
+        y = self.layers(z) if self.pixels is None else self.layers(z) + self.pixels(z)
+        y = y * self.unit_out + self.mean_out
         return y.mean((2, 3)) if self.pooled else y
 
 
@@ -118,6 +146,6 @@ def default_type(group: Group) -> FieldType:
     if invariant_form(group) is None:
         raise InputError(
             f"no network with bounded windows commutes with {group}: {unbounded_direction(group)}; "
-            "take its compact part, or GroupConv2d with trivial fields."
+            "take its compact part, or a plain network in `ad.canonicalize`."
         )
     return resolve("circle(2)", group)

@@ -120,13 +120,19 @@ def kernel_basis(
         raise InputError(f"`kernel_size` must be positive, got {kernel_size}; 3 or 5 are usual.")
     into, out = in_type or trivial(), out_type or trivial()
     numbers = (group.algebra.basis.numpy().tobytes(), group.cosets.numpy().tobytes())
-    key = (*numbers, size, into.name, into.size, out.name, out.size, tolerance)
+    key = (*numbers, size, into.name, _probe(into, group), out.name, _probe(out, group), tolerance)
     if key not in _CACHE:
         _CACHE[key] = _solve(group, size, into, out, tolerance)
         while len(_CACHE) > _CACHED:
             _CACHE.popitem(last=False)
     _CACHE.move_to_end(key)
     return _CACHE[key]
+
+
+def _probe(kind: FieldType, group: Group) -> bytes:
+    """One matrix of a representation: tells representations of the same name apart."""
+    g = torch.matrix_exp(group.algebra.frame().sum(0)) @ group.cosets[-1]
+    return kind.matrix(g).double().numpy().tobytes()
 
 
 def _solve(group: Group, size: tuple[int, int], into: FieldType, out: FieldType, tolerance: float) -> KernelBasis:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["load_model", "static_batch"]
+__all__ = ["any_batch", "load_model", "static_batch"]
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from atlasd.errors import DataError
+from atlasd.nn.checks import map_leaves
 from atlasd.nn.exported_programs import safe_copy
 
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin")
@@ -52,6 +53,22 @@ def static_batch(model: Callable[[Tensor], Any]) -> int | None:
             first = node.meta["val"].shape[0]
             return first if isinstance(first, int) else None
     return None
+
+
+def any_batch(model: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    """The same for any number of samples: a program for a fixed number is run part by part, the last one filled up."""
+    size = static_batch(model)
+    if size is None:
+        return model
+
+    def asked(x: Tensor) -> Any:
+        parts = []
+        for part in x.split(size):
+            filled = torch.cat([part, part[-1:].expand(size - len(part), *part.shape[1:])])
+            parts.append(map_leaves(lambda y, count=len(part): y[:count], model(filled)))
+        return map_leaves(lambda *ys: torch.cat(ys), *parts)
+
+    return asked
 
 
 def _onnx(path: Path) -> Callable[[Tensor], Any]:

@@ -2,17 +2,18 @@ r"""How the channels of one field transform with the plane: trivially, as a func
 
 from __future__ import annotations
 
-__all__ = ["FieldType", "circle", "regular", "resolve", "trivial"]
+__all__ = ["FieldType", "circle", "multiplets", "of_channels", "regular", "resolve", "trivial"]
 
 import math
 from dataclasses import dataclass, field, replace
 
 import torch
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from atlasd.algebra.group import Group
 from atlasd.errors import InputError
-from atlasd.geometry.actions import Representation
+from atlasd.geometry.actions import Representation, derivative
 from atlasd.nn.compact import invariant_form
 from atlasd.nn.plane_functions import square_root
 
@@ -25,7 +26,7 @@ class FieldType:
     of one field side by side.
 
     Arguments:
-        name: `trivial`, `regular` or `circle(L)`.
+        name: `trivial`, `regular`, `circle(L)`, or `channels` for any other representation.
         size: Channels of one field.
         matrix: The representation, `(n, n)` to `(size, size)`.
         mean: The vector that the representation leaves alone, `(size,)`; biases and means go along it.
@@ -52,7 +53,9 @@ class FieldType:
 
     def derivative(self, a: Tensor) -> Tensor:
         """The representation of a generator, `(n, n)` to `(size, size)`."""
-        return self.matrix.derivative(a) if isinstance(self.matrix, _Circle) else a.new_zeros(self.size, self.size)
+        if isinstance(self.matrix, _Circle):
+            return self.matrix.derivative(a)
+        return derivative(self.matrix, a) if self.name == "channels" else a.new_zeros(self.size, self.size)
 
     def fields(self, channels: int, name: str = "channels") -> int:
         """How many fields make up that many channels."""
@@ -173,6 +176,32 @@ def circle(frequencies: int, values: int | None = None) -> FieldType:
     mean = torch.zeros(size, dtype=torch.float64)
     mean[0] = 1.0
     return FieldType(f"circle({frequencies})", size, _Circle(frequencies), mean, torch.stack(columns, dim=1))
+
+
+def of_channels(rho: Representation | None, channels: int) -> FieldType:
+    """Fields that come from outside, such as velocities: all channels of a layer as one field.
+
+    Arguments:
+        rho: The representation on the channels, as `GridAction(rho_in=..., rho_out=...)` takes it; `None` for scalars.
+        channels: Their number.
+    """
+    if rho is None:
+        return trivial()
+    size = rho(torch.eye(2, dtype=torch.float64)).shape[-1]
+    if size != channels:
+        raise InputError(
+            f"a representation on {channels} channels is needed, got one on {size}; give one matrix for all."
+        )
+    return FieldType("channels", channels, rho, torch.zeros(channels, dtype=torch.float64))
+
+
+def multiplets(rho: Representation | None, elements: Tensor, channels: int) -> list[list[int]]:
+    """Channels that a representation mixes under elements `(M, n, n)`: they share one spread and one unit."""
+    if rho is None:
+        return [[c] for c in range(channels)]
+    mixed = torch.stack([rho(e.double()).abs() for e in elements]).amax(0) > 1e-9
+    count, labels = connected_components(mixed.numpy(), directed=False)
+    return [[c for c in range(len(labels)) if labels[c] == k] for k in range(count)]
 
 
 def resolve(kind: FieldType | str, group: Group) -> FieldType:

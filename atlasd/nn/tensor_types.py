@@ -66,7 +66,7 @@ class TensorType:
         return starts[:-1]
 
     def matrix(self, g: Tensor) -> Tensor:
-        """The representation of an element `(n, n)`, with shape `(size, size)`."""
+        """The representation of elements `(*, n, n)`, with shape `(*, size, size)`."""
         return self._sum([_power(g, p, q) for _, p, q in self.parts])
 
     def derivative(self, a: Tensor) -> Tensor:
@@ -75,7 +75,10 @@ class TensorType:
 
     def _sum(self, blocks: list[Tensor]) -> Tensor:
         copies = [block for block, (c, _, _) in zip(blocks, self.parts, strict=True) for _ in range(c)]
-        return torch.block_diag(*copies)
+        if copies[0].ndim == 2:
+            return torch.block_diag(*copies)
+        lead, flat = copies[0].shape[:-2], [b.flatten(0, -3) for b in copies]
+        return torch.stack([torch.block_diag(*one) for one in zip(*flat, strict=True)]).unflatten(0, lead)
 
 
 def scalar() -> TensorType:
@@ -106,11 +109,11 @@ def generator_on_slots(a: Tensor, signs: tuple[int, ...]) -> Tensor:
 
 def element_on_slots(g: Tensor, signs: tuple[int, ...]) -> Tensor:
     r"""An element on tensors: a product over the slots, g on upper ones (+1) and :math:`g^{-T}` on lower ones (-1)."""
-    total = g.new_ones(1, 1)
-    upper = g.contiguous()
-    lower = torch.linalg.inv(g).mT.contiguous() if -1 in signs else upper
+    total = g.new_ones(*g.shape[:-2], 1, 1)
+    lower = torch.linalg.inv(g).mT if -1 in signs else g
     for sign in signs:
-        total = torch.kron(total, upper if sign > 0 else lower)
+        one = g if sign > 0 else lower
+        total = torch.einsum("...ij,...kl->...ikjl", total, one).flatten(-4, -3).flatten(-2)
     return total
 
 

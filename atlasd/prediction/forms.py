@@ -19,6 +19,7 @@ from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.skill import InFolds, with_skill
+from atlasd.prediction.waves import strongest_wave
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -48,6 +49,7 @@ class FormPredictor(InFolds):
         bumps: The most bumps.
         most: The most features.
         ridges: Ridge strengths, relative to the mean square of the features.
+        waves: The most plane waves that are added where errors hold them: no smooth feature follows a short one.
 
     Example:
         >>> from atlasd.prediction.fit import fit_predictor
@@ -61,14 +63,18 @@ class FormPredictor(InFolds):
     bumps: int = 800
     most: int = 1000
     ridges: tuple[float, ...] = (1e-12, 1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+    waves: int = 4
 
     chooses: ClassVar[bool] = True
     """Features follow from the targets: with something planted in them, they are chosen anew."""
 
     @property
     def quick(self) -> FormPredictor:
-        """The recipe for targets with something planted: few bumps are enough to notice it."""
-        return replace(self, bumps=min(self.bumps, _FEW))
+        """The recipe for targets with something planted: few bumps are enough to notice it.
+
+        Waves are planted: a search for waves would find them, and tell nothing about other breakings.
+        """
+        return replace(self, bumps=min(self.bumps, _FEW), waves=0)
 
     def __post_init__(self) -> None:
         if min(self.degree, self.bumps, self.most) < 1 or not self.ridges:
@@ -106,7 +112,13 @@ class FormPredictor(InFolds):
         if len(sums.features.centres):
             kinds = self._kinds(near, fewest, self.bumps, tokens)
             more = best([f for f in kinds if f.shape == sums.features.shape])
-            sums, ridge = more[1:] if more[0] < loss else (sums, ridge)
+            loss, sums, ridge = min((loss, sums, ridge), more, key=lambda found: found[0])
+        for _ in range(self.waves):
+            wave = strongest_wave(*sums.left(near, ridge, wanted), stream(0, "fit", "waves"))
+            more = (math.inf, sums, ridge) if wave is None else best([sums.features.with_wave(wave)])
+            if more[0] >= loss:
+                break
+            loss, sums, ridge = more
         fitted = []
         for k in wanted:
             functions = sums.maps(ridge, k, classes=samples.classes)
@@ -185,6 +197,13 @@ class _Features:
     width: float = 1.0
     tokens: int = 1
     alike: bool = False
+    waves: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
+
+    def with_wave(self, wave: Tensor) -> _Features:
+        """The same with one plane wave `(D,)` more."""
+        waves = torch.cat([self.waves.reshape(-1, self.inputs), wave[None]])
+        name = f"{self.name.split(' with ')[0]} with {len(waves)} wave{'s' * (len(waves) > 1)}"
+        return replace(self, name=name, waves=waves)
 
     @property
     def shape(self) -> tuple[float, int, bool]:
@@ -199,6 +218,9 @@ class _Features:
                 power[term] = power[term[:-1]] * x[:, term[-1]]
                 columns.append(power[term])
         out = torch.stack(columns, dim=-1)
+        if len(self.waves):
+            phase = x @ self.waves.mT.to(x.dtype)
+            out = torch.cat([out, phase.cos(), phase.sin()], dim=-1)
         if len(self.centres):
             centres = self.centres.to(x.dtype) / self.width
             x = (x if self.tokens == 1 else _differences(x, self.tokens)) / self.width
@@ -264,15 +286,27 @@ class _Sums:
 
     def loss(self, ridge: float, folds: Sequence[int]) -> float:
         """Squared error of the targets on held-out samples, in units of their spread."""
-        total = 0.0
-        for k in folds:
-            weight = self.solve(ridge, k)
-            if weight is None:
-                return math.inf
-            mine = self.near_fold == k
-            guess = self.near[mine] @ weight[:-1, : self.outputs] + weight[-1, : self.outputs]
-            total += float(((guess - self.wanted[mine]) / self.scale).square().sum())
-        return total
+        errors = [self._errors(ridge, k) for k in folds]
+        return (
+            math.inf
+            if any(e is None for e in errors)
+            else sum(float(e.square().sum()) for e in errors if e is not None)
+        )
+
+    def left(self, x: Tensor, ridge: float, folds: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Inputs, of rows `(M, D)` from which those to choose by were taken first, and held-out errors `(M, O)`."""
+        order = torch.cat([(self.near_fold == k).nonzero().flatten() for k in folds])
+        errors = [self._errors(ridge, k) for k in folds]
+        return x[order], torch.cat([e for e in errors if e is not None])
+
+    def _errors(self, ridge: float, fold: int) -> Tensor | None:
+        """Errors of the held-out samples of a fold in units of the targets' spread, `(M, O)`."""
+        weight = self.solve(ridge, fold)
+        if weight is None:
+            return None
+        mine = self.near_fold == fold
+        guess = self.near[mine] @ weight[:-1, : self.outputs] + weight[-1, : self.outputs]
+        return (guess - self.wanted[mine]) / self.scale
 
     def maps(self, ridge: float, fold: int, *, classes: int) -> list[_Forms]:
         """The map of the targets, and after it those of the plants."""

@@ -38,7 +38,8 @@ class LocalPredictor(InFolds):
 
     Arguments:
         width: The largest width of the neighbourhood in pixels, odd.
-        components: Principal components of each channel of which products are formed; 6 hold the second order.
+        components: Principal components of each channel of which products are formed, or up to two more: pairs stay
+            together. 6 hold the second order.
         few: Components of each channel of which products of three are formed; 3 hold a value and its gradient.
         bent: Directions of strongest bending for each output, at most two outputs.
         angles: Mixtures of each pair of components whose absolute value is taken.
@@ -134,7 +135,7 @@ class LocalPredictor(InFolds):
         centred = (x - mean[:, None]).flatten(0, 1)  # (K M, C, F)
         covariance = torch.einsum("mcf,mcg->cfg", centred, centred) / len(centred)
         values, vectors = torch.linalg.eigh(covariance)
-        rank = min(self.components, pixels)
+        rank = _whole(values.flip(-1), min(self.components, pixels))
         size = values[:, -rank:].clamp_min(1e-8 * values.amax(-1, keepdim=True).clamp_min(1e-30)).sqrt()
         principal = (vectors[..., -rank:] / size[:, None]).flip(-1).mT  # (C, R, F), the largest first
         frame = torch.zeros(channels, rank, channels, pixels, dtype=torch.float64)
@@ -179,6 +180,16 @@ class LocalPredictor(InFolds):
         if own[0] * (1 + self.slack) < shared[kind][0]:
             return kind, own[1], True
         return kind, shared[kind][1], False
+
+
+def _whole(values: Tensor, least: int) -> int:
+    """Number of components, at least so many or up to two more, after which descending eigenvalues `(C, F)` fall most.
+
+    Components of isotropic fields come in pairs that rotate into each other: one without the other would see an axis.
+    """
+    ends = range(least, min(least + 2, values.shape[-1] - 1) + 1)
+    drops = {r: float((values[:, r - 1] / values[:, r].clamp_min(1e-300)).min()) for r in ends}
+    return max(drops, key=drops.__getitem__, default=least)
 
 
 def _bent(wide: Tensor, target: Tensor, count: int) -> Tensor:

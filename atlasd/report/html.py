@@ -1,11 +1,12 @@
-"""The report: one HTML page that needs nothing beside it."""
+"""Pages: the report of a discovery and the audit of a model, each one HTML file that needs nothing beside it."""
 
 from __future__ import annotations
 
-__all__ = ["Section", "write_page", "write_report"]
+__all__ = ["Section", "write_page", "write_report", "write_audit"]
 
 import base64
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -16,6 +17,7 @@ from markupsafe import Markup
 from torch import Tensor
 
 from atlasd.discovery.result import Discovery
+from atlasd.nn.auditing import Audit
 from atlasd.report.sections import article
 from atlasd.report.sentences import headline
 from atlasd.report.templates import render
@@ -99,3 +101,30 @@ def _subject(section: Section) -> str:
     config = section.content.get("config") or {}
     file = config.get("file") if section.content.get("experiment") == "discover" else None
     return section.title or (Path(str(file)).name if file else "") or section.content.get("experiment") or "symmetry"
+
+
+def write_audit(found: Audit, path: str | Path, title: str = "Audit of a model") -> Path:
+    """Writes the page; it needs nothing beside it."""
+    page = render(
+        "audit.html",
+        title=title,
+        style=STYLE,
+        words=str(found),
+        elements=[
+            (e.name, _share(e.worst), f"{_end(e.lower)} to {_end(e.upper)}", _share(e.tolerance), e.decision)
+            for e in found.elements
+        ],
+        layers=[
+            (f.name, f.kind, _share(f.given), _share(f.made), f.cause or ("here" if f.culprit else ""))
+            for f in found.layers
+        ],
+    )
+    return write_atomically(Path(path), lambda part: part.write_text(page, encoding="utf-8"))
+
+
+def _end(values: tuple[float, ...]) -> str:
+    return _share(max((v for v in values if not math.isnan(v)), default=math.nan))
+
+
+def _share(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.2%}"

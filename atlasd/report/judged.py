@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["COLUMNS", "MARKS", "OTHERS", "Row", "chosen_tolerance", "judged_rows"]
+__all__ = ["COLUMNS", "MARKS", "OTHERS", "Row", "chosen_tolerance", "judged_rows", "notebook_html"]
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atlasd.discovery.result import Direction, Discovery
-from atlasd.report.sentences import MISSING, interval, share
+from atlasd.report.sentences import MISSING, answer_sentences, headline, interval, share
+from atlasd.report.templates import render
 
 MARKS: dict[str, str] = {
     "symmetry": "✓",
@@ -84,3 +85,23 @@ def chosen_tolerance(discovery: Discovery) -> float | None:
     judged = (*verdict.directions, *verdict.rejected, *verdict.cosets)
     given = [d.tolerance for d in judged if math.isfinite(d.tolerance)]
     return given[0] if given else None
+
+
+_MOST_ROWS = 12
+
+
+def notebook_html(discovery: Discovery) -> str:
+    """A fragment that shows well on any background."""
+    left, groups = _MOST_ROWS, []
+    for heading, rows in judged_rows(discovery):
+        if left > 0:
+            groups.append((heading, rows[:left]))
+        left -= len(rows)
+    return render(
+        "notebook.html",
+        answer=headline(discovery)[0],
+        sentences=answer_sentences(discovery),
+        columns=COLUMNS,
+        groups=groups,
+        more=max(-left, 0),
+    )

@@ -18,7 +18,7 @@ from torch import Tensor
 from atlasd.discovery.frames import Picture
 from atlasd.discovery.result import ChartFinding, Direction, Discovery
 from atlasd.report.judged import COLUMNS, MARKS, chosen_tolerance, judged_rows
-from atlasd.report.sample import sample_block
+from atlasd.report.pictures import sample_block
 from atlasd.report.sentences import (
     MISSING,
     NULL_LEVEL,

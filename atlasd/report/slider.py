@@ -31,13 +31,7 @@ _BOX = 200
 
 
 def slider_html(discovery: Discovery, key: str, most: int) -> str:
-    """The slider with its choice of transformations; empty where no frames were kept.
-
-    Arguments:
-        discovery: With its frames.
-        key: Tells the sliders of one page apart.
-        most: The most transformations that are shown.
-    """
+    """The slider with its choice of transformations; empty where no frames were kept."""
     frames = discovery.frames
     if frames is None or not frames.tracks or most < 1:
         return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["experiment_table", "option_table", "print_discovery", "row_table"]
+__all__ = ["option_table", "print_discovery", "row_table"]
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,16 +48,6 @@ def print_discovery(
                 console.print(Text(name))
             console.print(row_table(table))
     console.print(Text(f"{sum(discovery.seconds.values()):.1f} s, {discovery.predictor.kind}"))
-
-
-def experiment_table(rows: Iterable[tuple[str, str]]) -> Table:
-    """Names and descriptions of experiments."""
-    table = Table(box=SIMPLE)
-    table.add_column("experiment", no_wrap=True, style="bold")
-    table.add_column("what it is")
-    for name, description in rows:
-        table.add_row(Text(name), Text(description))
-    return table
 
 
 def option_table(rows: Iterable[tuple[str, str, str, str]]) -> Table:

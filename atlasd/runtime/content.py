@@ -61,24 +61,25 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     return hashlib.sha256(data).hexdigest()
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; raises `OSError`, or `DataError` where it is damaged."""
-    return unpack_tensors(path, read_bytes(path, MOST_TENSORS))[0]
+def read_tensors(path: Path, remedy: str = "run it again") -> dict[str, Tensor]:
+    """The tensors of a safetensors file; raises `OSError`, or `DataError` with the remedy where it is damaged."""
+    return unpack_tensors(path, read_bytes(path, MOST_TENSORS), remedy)[0]
 
 
-def unpack_tensors(path: Path, data: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
+def unpack_tensors(path: Path, data: bytes, remedy: str = "run it again") -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of the bytes of a safetensors file.
 
     Arguments:
         path: What to call it in messages.
         data: Its content.
+        remedy: What to do where it is damaged.
     """
     try:
         tensors = load(data)
         size = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + size]).get("__metadata__") or {}
     except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, RuntimeError, RecursionError) as error:
-        raise DataError(f"`{path}` is damaged: {' '.join(str(error).split())[:160]}; run it again.") from error
+        raise DataError(f"`{path}` is damaged: {' '.join(str(error).split())[:160]}; {remedy}.") from error
     return tensors, metadata
 
 

@@ -43,11 +43,7 @@ def find_device(name: str | torch.device) -> torch.device:
 
 @contextmanager
 def on_device(name: str | torch.device | None) -> Iterator[torch.device]:
-    """Lets all tensors inside be created on a device; `None` leaves it where it is.
-
-    Arguments:
-        name: Name of the device.
-    """
+    """Lets all tensors inside be created on a device; `None` leaves it where it is."""
     current = torch.get_default_device()
     device = current if name is None else find_device(name)
     if device == current:

@@ -18,19 +18,19 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import torch
 
 from atlasd.errors import AtlasdError, InputError
-from atlasd.runtime.allocation import keep_freed_memory
+from atlasd.runtime.context import surroundings, within
 from atlasd.runtime.files import SCRATCH
+from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.packing import Packed, Shared, dumps
 from atlasd.runtime.pool import ProcessPool, process_pool
 from atlasd.runtime.progress import Progress, Silent
@@ -115,6 +115,15 @@ class _Sent:
         return self.future is None or (self.future.done() and self.future.exception() is not None)
 
 
+class _How(TypedDict, total=False):
+    """Options of `Workers.map` and `Workers.stream`, which explains them."""
+
+    progress: Progress | None
+    label: str
+    stage: str
+    quick: bool
+
+
 @dataclass(eq=False)
 class Workers:
     """Runs tasks in order of their numbers, and tries again what fails.
@@ -167,24 +176,10 @@ class Workers:
         function: Callable[..., T],
         tasks: Sequence[tuple[Any, ...]],
         names: Sequence[object],
-        *,
-        progress: Progress | None = None,
-        label: str = "",
-        stage: str = "",
-        quick: bool = False,
+        **how: Unpack[_How],
     ) -> list[T]:
-        """Results of all tasks, in their order; raises `TaskFailed` for the first that cannot be done.
-
-        Arguments:
-            function: What to call; defined at the top of a module.
-            tasks: Its arguments for every task.
-            names: What every task is about, for messages.
-            progress: Progress display.
-            label: What is shown there.
-            stage: Keeps the result of every task under this name, where a run directory keeps stages.
-            quick: Sends tasks in bundles, one for each worker: sending would take as long as working.
-        """
-        return list(self.stream(function, tasks, names, progress=progress, label=label, stage=stage, quick=quick))
+        """Results of all tasks, in their order; the arguments are those of `stream`."""
+        return list(self.stream(function, tasks, names, **how))
 
     def stream(
         self,
@@ -197,7 +192,17 @@ class Workers:
         stage: str = "",
         quick: bool = False,
     ) -> Iterator[T]:
-        """The same one by one, in order, so that sums need not keep them all."""
+        """Results one by one, in the order of the tasks; raises `TaskFailed` for the first that cannot be done.
+
+        Arguments:
+            function: What to call; defined at the top of a module.
+            tasks: Its arguments for every task.
+            names: What every task is about, for messages.
+            progress: Progress display.
+            label: What is shown there.
+            stage: Keeps the result of every task under this name, where a run directory keeps stages.
+            quick: Sends tasks in bundles, one for each worker: sending would take as long as working.
+        """
         steps: Iterator[int] | range = range(len(tasks))
         if label:
             steps = (progress or Silent()).track(range(len(tasks)), label)
@@ -211,11 +216,10 @@ class Workers:
                 if i in kept:
                     yield kept.pop(i)
                     continue
-                if packed is None and stage:
-                    with without_stages():  # as it is for a worker: the task is kept as a whole
+                if packed is None:
+                    # As it is for a worker: a task that is kept is kept as a whole.
+                    with without_stages() if stage else nullcontext():
                         done = self._here(function, tasks[i], names[i])
-                elif packed is None:
-                    done = self._here(function, tasks[i], names[i])
                 else:
                     done = self._result(waiting, packed, names[i], i)
                 if stage:
@@ -246,7 +250,7 @@ class Workers:
         return sent
 
     def _hands(self) -> list[Executor]:
-        """For each task that the executor works on at a time where to send it; nothing where it does not tell.
+        """Where to send each of the tasks that run at the same time; empty if the executor does not say how many.
 
         On Dask a bundle goes to the same worker every time, which has kept what it shares with the last one; another
         takes it where that one is gone.
@@ -326,12 +330,9 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-_current: ContextVar[Workers | None] = ContextVar("atlasd_workers", default=None)
-
-
 def current_workers() -> Workers:
     """The workers of the discovery that is under way; this process where none were given."""
-    return _current.get() or Workers()
+    return surroundings().workers or Workers()
 
 
 def usable_cores() -> int:
@@ -339,14 +340,9 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@contextmanager
-def alone() -> Iterator[None]:
+def alone() -> AbstractContextManager[None]:
     """Keeps all work in this process, also where `all_cores` would spread it."""
-    token = _current.set(Workers())
-    try:
-        yield
-    finally:
-        _current.reset(token)
+    return within(workers=Workers())
 
 
 @contextmanager
@@ -357,7 +353,7 @@ def all_cores(blocks: int) -> Iterator[None]:
         blocks: How many tasks there are to work on at the same time.
     """
     count = min(usable_cores(), blocks // 2)
-    if _current.get() is not None or count < 2:
+    if surroundings().workers is not None or count < 2:
         yield
         return
     with process_pool(count) as pool, working(pool):
@@ -376,11 +372,10 @@ def working(executor: Executor | None, directory: Path | None = None) -> Iterato
         yield current_workers()
         return
     workers = Workers(executor, directory)
-    token = _current.set(workers)
     try:
-        yield workers
+        with within(workers=workers):
+            yield workers
     finally:
-        _current.reset(token)
         workers.close()
 
 

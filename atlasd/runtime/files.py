@@ -89,13 +89,7 @@ def open_plain(path: Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> 
 
 
 def read_bytes(path: Path, most: int, *, follow: bool = True) -> bytes:
-    """The content of a regular file of at most `most` bytes.
-
-    Arguments:
-        path: The file.
-        most: The largest size that is read.
-        follow: Whether a symbolic link is followed.
-    """
+    """The content of a regular file of at most `most` bytes."""
     with os.fdopen(open_plain(path, follow=follow), "rb") as handle:
         size = os.fstat(handle.fileno()).st_size
         if size > most:
@@ -114,12 +108,7 @@ def is_litter(name: str) -> bool:
 
 
 def sweep(directory: Path, *, lock: bool = False) -> None:
-    """Removes what a killed process left in the directory; links are removed, not followed.
-
-    Arguments:
-        directory: Whose owner this process is.
-        lock: Removes the lock, too.
-    """
+    """Removes what a killed process left in the directory; links are removed, not followed."""
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(directory)):
             if not is_litter(entry.name) or (entry.name == ".lock" and not lock):

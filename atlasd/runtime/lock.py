@@ -19,11 +19,7 @@ _TRIES = 20
 
 @contextmanager
 def sole_owner(directory: Path) -> Iterator[None]:
-    """Holds the lock of a directory, which is made if needed; the system frees it when the process ends, however.
-
-    Arguments:
-        directory: The run directory.
-    """
+    """Holds the lock of a directory, which is made if needed; the system frees it when the process ends, however."""
     path = directory / ".lock"
     new = [each for each in (directory, *directory.parents) if not each.exists()]
     try:

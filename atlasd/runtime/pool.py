@@ -40,11 +40,7 @@ class _Spawn(SpawnContext):
 
 
 class ProcessPool(ProcessPoolExecutor):
-    """A pool whose processes end at once when its context is left by an error, and when this process dies.
-
-    Arguments:
-        workers: How many processes.
-    """
+    """A pool whose processes end at once when its context is left by an error, and when this process dies."""
 
     def __init__(self, workers: int) -> None:
         with _safe_path():  # the helper that a pool's semaphores need is started by `python -c`, too

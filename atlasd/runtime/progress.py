@@ -7,7 +7,6 @@ __all__ = ["LOG", "Logged", "Progress", "Silent", "Terminal", "Terse", "tell"]
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sized
-from types import TracebackType
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -43,20 +42,24 @@ class Logged:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
+    def note(self, message: str, level: int = logging.INFO) -> None:
+        """Writes a line down without showing it."""
+        LOG.log(level, message)
+
     def track(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-        """Yields the items; the logger is told when they are done."""
+        """Yields the items, and notes how long they took."""
         started = time.monotonic()
         yield from self._progress.track(items, label, total)
-        LOG.debug("%s: %.1f s", label, time.monotonic() - started)
+        self.note(f"{label}: {time.monotonic() - started:.2f} s", logging.DEBUG)
 
     def say(self, message: str) -> None:
-        """Says one line to both."""
-        LOG.info(message)
+        """Shows one line and notes it."""
+        self.note(message)
         self._progress.say(message)
 
     def tell(self, message: str) -> None:
-        """Says one line that must be known to both."""
-        LOG.info(message)
+        """Shows one line that must be known, and notes it."""
+        self.note(message)
         tell(self._progress, message)
 
 
@@ -111,9 +114,7 @@ class Terminal:
         self._bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
     def track(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "Stages", "abandon", "current_stages", "fingerprint", "how_to_resume", "keeping", "located", "read_plan",
-    "resuming", "without_stages",
+    "resuming", "scratch_directory", "without_stages",
 ]  # fmt: skip
 
 import hashlib
@@ -12,16 +12,16 @@ import json
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from atlasd.errors import DataError
 from atlasd.runtime.codec import Unstorable, decode, encode
 from atlasd.runtime.content import MOST_TENSORS, read_json, unpack_tensors, write_tensors
-from atlasd.runtime.files import is_litter, read_bytes, sweep, write_atomically
+from atlasd.runtime.context import surroundings, within
+from atlasd.runtime.files import SCRATCH, is_litter, read_bytes, sweep, write_atomically
 from atlasd.runtime.fingerprint import digest_of
 from atlasd.runtime.lock import sole_owner
 
@@ -205,18 +205,7 @@ def fingerprint(*values: Any) -> str:
     return "" if current_stages().directory is None else digest_of(*values)
 
 
-@dataclass(frozen=True)
-class _Origin:
-    """Where a run that goes on was started."""
-
-    where: Path
-
-
-_stages: ContextVar[Stages | None] = ContextVar("atlasd_stages", default=None)
-_resuming: ContextVar[_Origin | None] = ContextVar("atlasd_resuming", default=None)
-
-
-_latest: list[Stages] = []  # for the thread that watches for interrupts, which context variables do not reach
+_latest: list[Stages] = []  # for the thread that watches for interrupts, which the surroundings do not reach
 
 
 def how_to_resume() -> str | None:
@@ -237,37 +226,35 @@ def abandon() -> None:
 
 def current_stages() -> Stages:
     """The stages of the run that is under way; ones that keep nothing where there is none."""
-    return _stages.get() or Stages()
+    return surroundings().stages or Stages()
 
 
 @contextmanager
-def without_stages() -> Iterator[None]:
+def scratch_directory() -> Iterator[Path]:
+    """A directory for large temporary arrays: in that of the run, whose next owner removes what a killed one left."""
+    kept = current_stages().directory
+    place = None if kept is None else kept.parent
+    with TemporaryDirectory(prefix="atlasd-" if place is None else SCRATCH, dir=place) as name:
+        yield Path(name)
+
+
+def without_stages() -> AbstractContextManager[None]:
     """Keeps nothing inside: for a task that is kept as a whole."""
-    token = _stages.set(None)
-    try:
-        yield
-    finally:
-        _stages.reset(token)
+    return within(stages=None)
 
 
-@contextmanager
-def resuming(where: Path = Path()) -> Iterator[None]:
+def resuming(where: Path = Path()) -> AbstractContextManager[None]:
     """Lets the next run go on from what it finds.
 
     Arguments:
         where: The directory from which its files were named.
     """
-    token = _resuming.set(_Origin(where))
-    try:
-        yield
-    finally:
-        _resuming.reset(token)
+    return within(origin=where)
 
 
 def located(name: str | Path) -> Path:
     """The path of a file that the settings of a run name, also where the run goes on in another directory."""
-    origin = _resuming.get()
-    return Path(name) if origin is None else origin.where / name
+    return (surroundings().origin or Path()) / name
 
 
 @contextmanager
@@ -282,8 +269,8 @@ def keeping(
         version: The version of the program.
         say: Told what the user should know.
     """
-    origin = _resuming.get()
-    where = Path.cwd() if origin is None else origin.where
+    origin = surroundings().origin
+    where = Path.cwd() if origin is None else origin
     plan = {"version": version, "words": list(words), "where": str(where)}
     with sole_owner(directory):
         if origin is not None:
@@ -297,14 +284,12 @@ def keeping(
             say(f"an unfinished run in {directory} is replaced; `atlasd resume` would have gone on with it")
         sweep(directory)
         stages = Stages(directory / NAME, plan, fresh=origin is None, say=say)
-        token = _stages.set(stages)
         _latest[:] = [stages]
         try:
-            yield stages
+            with within(stages=stages):
+                yield stages
         except BaseException:
             stages.leave()
             raise
-        finally:
-            _stages.reset(token)
         stages.remove()
         _latest.clear()

@@ -1,10 +1,24 @@
-"""Text from files and names, made safe to show: a terminal must not obey what it is shown."""
+"""Text for messages: names that are near a wrong one, and text from elsewhere that a terminal must not obey."""
 
 from __future__ import annotations
 
-__all__ = ["escaped"]
+__all__ = ["did_you_mean", "escaped"]
 
+import difflib
 import unicodedata
+from collections.abc import Iterable
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`, did you mean ...?`, or a full stop where no known name is near.
+
+    Example:
+        >>> did_you_mean("Samples", ["sample", "rate"]), did_you_mean("x", ["rate"])
+        (", did you mean 'sample'?", '.')
+    """
+    by_lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), by_lower, n=3, cutoff=0.65)
+    return f", did you mean {' or '.join(repr(by_lower[n]) for n in near)}?" if near else "."
 
 
 def escaped(text: str) -> str:

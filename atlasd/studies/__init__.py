@@ -4,13 +4,13 @@ from __future__ import annotations
 
 __all__ = ["EXPERIMENTS", "OWN", "Experiment", "find_experiment"]
 
-import difflib
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atlasd.errors import InputError
+from atlasd.runtime.text import did_you_mean
 
 if TYPE_CHECKING:
     from atlasd.studies.config import Config
@@ -44,10 +44,6 @@ class Experiment:
     def runner(self) -> Run:
         """The function that does the work."""
         return importlib.import_module(self.module).run
-
-    def resumes(self) -> bool:
-        """Whether `run` takes a `Checkpoint` as `kept`, and goes on from it where it was stopped."""
-        return bool(getattr(importlib.import_module(self.module), "RESUMES", False))
 
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -124,6 +120,5 @@ def find_experiment(name: str) -> Experiment:
     for experiment in (*EXPERIMENTS, OWN):
         if experiment.name == name:
             return experiment
-    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.65)
-    hint = f", did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
+    hint = did_you_mean(name, names)
     raise InputError(f"unknown experiment {name!r}{hint} `atlasd list` shows all: {', '.join(names)}.")

@@ -7,6 +7,7 @@ __all__ = [
     "PaperConfig",
     "RunConfig",
     "SearchConfig",
+    "asking",
     "configure",
     "option",
     "parse_settings",
@@ -14,7 +15,6 @@ __all__ = [
 ]
 
 import dataclasses
-import difflib
 import math
 import types
 import typing
@@ -24,8 +24,15 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.errors import InputError
+from atlasd.runtime.progress import Progress
+from atlasd.runtime.text import did_you_mean
 
 C = TypeVar("C", bound="Config")
+_WORDS: Mapping[Any, Mapping[str, Any]] = {
+    bool: {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False},
+    type(None): {"none": None, "": None},
+}
+"""How values without a notation of their own are written."""
 
 
 def option(
@@ -153,12 +160,17 @@ class SearchConfig(PaperConfig):
     tolerance: float = tolerance_option()
 
 
+def asking(config: Any, seed: int, progress: Progress) -> dict[str, Any]:
+    """What every study passes on to `discover`."""
+    return {"tolerance": config.tolerance, "seed": seed, "device": config.device, "progress": progress}
+
+
 def configure(kind: type[C], values: Mapping[str, Any]) -> C:
     """Makes a configuration from typed values; presets, and then implications, fill in what they leave out."""
     known = [f.name for f in dataclasses.fields(kind)]
     for key in values:
         if key not in known:
-            raise InputError(f"unknown key {key!r}{_near(key, known)} Keys are: {', '.join(known)}.")
+            raise InputError(f"unknown key {key!r}{did_you_mean(key, known)} Keys are: {', '.join(known)}.")
     preset = kind.PRESETS.get(values["preset"], {}) if "preset" in values else {}
     implied: dict[str, Any] = {}
     for (key, value), settings in kind.IMPLIES.items():
@@ -202,22 +214,16 @@ def _kinds(kind: type[Config]) -> dict[str, tuple[Any, ...]]:
 def _fits(value: Any, kind: Any) -> bool:
     if typing.get_origin(kind) is Literal:
         return isinstance(value, str) and value in typing.get_args(kind)
-    if kind is type(None):
-        return value is None
-    if kind is bool:
-        return isinstance(value, bool)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return isinstance(value, kind)
+    return type(value) is kind  # not isinstance: True is an integer for it
 
 
 def _read(field: dataclasses.Field[Any], kinds: tuple[Any, ...], text: str) -> Any:
     for kind in kinds:
         try:
             value = _convert(text, kind)
-        except ValueError:
+        except (ValueError, KeyError):
             continue
         if _fits(value, kind):
             return value
@@ -225,20 +231,9 @@ def _read(field: dataclasses.Field[Any], kinds: tuple[Any, ...], text: str) -> A
 
 
 def _convert(text: str, kind: Any) -> Any:
-    if kind is bool:
-        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-        if text.lower() not in words:
-            raise ValueError(text)
-        return words[text.lower()]
-    if kind is int:
-        return int(text)
-    if kind is float:
-        return float(text)
-    if kind is type(None):
-        if text.lower() not in ("none", ""):
-            raise ValueError(text)
-        return None
-    return text
+    if kind in _WORDS:
+        return _WORDS[kind][text.lower()]
+    return kind(text) if kind in (int, float) else text
 
 
 def _expected(field: dataclasses.Field[Any], kinds: tuple[Any, ...]) -> str:
@@ -257,14 +252,9 @@ def _expected(field: dataclasses.Field[Any], kinds: tuple[Any, ...]) -> str:
 def _wrong(field: dataclasses.Field[Any], kinds: tuple[Any, ...], value: Any) -> InputError:
     choices = [c for k in kinds if typing.get_origin(k) is Literal for c in typing.get_args(k)]
     one_of = "one of " if len(choices) > 1 and len(kinds) == 1 else ""
-    near = _near(str(value), choices)
+    near = did_you_mean(str(value), choices)
     remedy = f"; the default is {_written(field.default)}." if near == "." else near
     return InputError(f"`{field.name}` must be {one_of}{_expected(field, kinds)}, got {_written(value)!r}{remedy}")
-
-
-def _near(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=3, cutoff=0.65)
-    return f", did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
 
 
 def _written(value: Any) -> str:

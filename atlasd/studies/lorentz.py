@@ -12,7 +12,7 @@ from torch import Tensor
 
 from atlasd.algebra.identify import identify
 from atlasd.algebra.invariants import metric, metric_cosine
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.result import Discovery
 

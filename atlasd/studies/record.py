@@ -4,14 +4,15 @@ from __future__ import annotations
 
 __all__ = ["Draw", "Extras", "Plan", "Recorded", "Run", "execute", "plan_config", "plan_run", "read_fields"]
 
+import logging
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from torch import Tensor
 
@@ -19,12 +20,11 @@ from atlasd import __version__
 from atlasd.discovery.digest import read_beside
 from atlasd.discovery.result import Discovery
 from atlasd.errors import AtlasdError, InputError
-from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.content import read_json, tensor_digest, write_tensors
 from atlasd.runtime.device import find_device
 from atlasd.runtime.executor import working_in
 from atlasd.runtime.files import is_litter, write_atomically
-from atlasd.runtime.progress import Progress, tell
+from atlasd.runtime.progress import Logged, Progress
 from atlasd.runtime.stages import NAME as STAGES
 from atlasd.runtime.stages import keeping
 from atlasd.runtime.text import escaped
@@ -34,8 +34,6 @@ from atlasd.studies.config import Config
 T = TypeVar("T")
 
 _FIELDS = "fields.safetensors"
-KEPT = "kept"
-"""Where in a run directory finished parts stand until the run is done."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +52,8 @@ class Extras:
     fields: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-class Run(Protocol):
-    """What every experiment module offers as `run`."""
-
-    def __call__(self, config: Any, seed: int, progress: Progress, **kept: Checkpoint) -> tuple[Discovery, Extras]:
-        """Does the work and returns it; nothing is written, but for finished parts into `kept` if it `RESUMES`."""
-
-
+Run: TypeAlias = Callable[[Any, int, Progress], tuple[Discovery, Extras]]
+"""What every experiment module offers as `run`: does the work for a configuration and a seed; writes nothing itself."""
 Draw: TypeAlias = Callable[[Discovery, Path, Mapping[str, Tensor]], Any]
 
 
@@ -133,7 +126,7 @@ def check_directory(directory: Path, mark: str = "result.json") -> None:
     if directory.exists():
         if not directory.is_dir():
             raise InputError(f"`out` must be a directory, got the file {str(directory)!r}; choose another name.")
-        known = (directory / mark).is_file() or Checkpoint.stands(directory / KEPT) or (directory / STAGES).is_dir()
+        known = (directory / mark).is_file() or (directory / STAGES).is_dir()
         if not known and any(not is_litter(path.name) for path in directory.iterdir()):
             raise InputError(
                 f"`out` must be empty or an earlier run, got {str(directory)!r} with other files; choose another name."
@@ -155,19 +148,14 @@ def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorde
     """
     log = _Log(progress)
     log.note(plan.command)
-    # The whole configuration is in the title: parts made with other defaults are other work.
-    title = f"{plan.command} {plan.config}"
-    kept = Checkpoint(plan.directory / KEPT, title) if plan.experiment.resumes() else None
     words = plan.config.words(plan.experiment.name, plan.seed)
     with keeping(plan.directory, words, __version__, log.say), working_in(plan.directory):
-        discovery, extras = plan.experiment.runner()(plan.config, plan.seed, log, **({"kept": kept} if kept else {}))
+        discovery, extras = plan.experiment.runner()(plan.config, plan.seed, log)
         log.note(str(discovery))
-        return _write(plan, discovery, extras, log, draw, kept)
+        return _write(plan, discovery, extras, log, draw)
 
 
-def _write(
-    plan: Plan, discovery: Discovery, extras: Extras, log: _Log, draw: Draw | None, kept: Checkpoint | None
-) -> Recorded:
+def _write(plan: Plan, discovery: Discovery, extras: Extras, log: _Log, draw: Draw | None) -> Recorded:
     """Puts down everything a run leaves behind."""
     config = plan.config.as_dict()
     if discovery.config:
@@ -192,8 +180,6 @@ def _write(
         (directory / _FIELDS).unlink(missing_ok=True)
     write_atomically(directory / "log.txt", lambda path: path.write_text(log.text()))
     discovery.save(directory, plan.experiment.name, **entries)
-    if kept is not None:
-        kept.remove()
     return Recorded(plan, discovery, extras, discovery.to_dict(plan.experiment.name, **entries))
 
 
@@ -202,35 +188,19 @@ def read_fields(directory: Path) -> dict[str, Tensor]:
     return read_beside(directory, _FIELDS, read_json(directory / "result.json"))
 
 
-class _Log:
+class _Log(Logged):
     """Passes progress on, and remembers it with the time."""
 
     def __init__(self, progress: Progress) -> None:
-        self._progress = progress
+        super().__init__(progress)
         self._lines: list[str] = []
         self._start = time.monotonic()
         self.note(f"started {datetime.now(UTC).isoformat(timespec='seconds')}")
 
-    def note(self, message: str) -> None:
+    def note(self, message: str, level: int = logging.INFO) -> None:
         """Remembers without showing."""
         since = time.monotonic() - self._start
         self._lines += [f"{since:9.2f} s  {escaped(line)}" for line in message.splitlines()]
-
-    def track(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-        """Yields the items, and notes when they are done."""
-        start = time.monotonic()
-        yield from self._progress.track(items, label, total)
-        self.note(f"{label}: done in {time.monotonic() - start:.2f} s")
-
-    def say(self, message: str) -> None:
-        """Shows and remembers one line."""
-        self.note(message)
-        self._progress.say(message)
-
-    def tell(self, message: str) -> None:
-        """Shows and remembers one line that must be known."""
-        self.note(message)
-        tell(self._progress, message)
 
     def text(self) -> str:
         """All lines."""

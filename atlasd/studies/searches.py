@@ -25,12 +25,7 @@ def gradient_search(config: Any, names: Sequence[str], published: Mapping[str, A
 
 
 def coset_search(config: Any, **published: Any) -> CosetSearch:
-    """The search for cosets, ours or as published.
-
-    Arguments:
-        config: The settings of a study.
-        published: Further settings of the published search.
-    """
+    """The search for cosets, ours or as published."""
     settings = {name: getattr(config, name) for name in ("starts", "top", "normalize")}
     if config.published and config.cosets == "gradient":
         return CosetSearch.published(**settings, **published)

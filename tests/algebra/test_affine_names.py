@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from atlasd.algebra import known_algebras as known
+from atlasd.algebra import known
 from atlasd.algebra.affine import fixed_point
 from atlasd.algebra.ambient import Ambient
 from atlasd.algebra.group import Group

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import atlasd as ad
-from atlasd.algebra import known_algebras as known
+from atlasd.algebra import known
 from atlasd.algebra.balance import balance, well_conditioned
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atlasd.algebra import known_algebras as known
+from atlasd.algebra import known
 from atlasd.algebra.basis import cosine_similarity, standard_form, standard_similarity
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError

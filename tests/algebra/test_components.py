@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from atlasd.algebra import known_algebras as algebras
-from atlasd.algebra import known_groups as known
+from atlasd.algebra import known as algebras
+from atlasd.algebra import known as known
 from atlasd.algebra.components import identify_group, name_group
 from atlasd.algebra.group import Group
 from atlasd.algebra.identify import identify

@@ -5,9 +5,8 @@ import math
 import pytest
 import torch
 
-from atlasd.algebra import known_algebras as algebras
-from atlasd.algebra import known_groups as known
-from atlasd.algebra.display import latex_name
+from atlasd.algebra import known as algebras
+from atlasd.algebra import known as known
 from atlasd.algebra.group import Group
 from atlasd.algebra.product_closure import polish
 from atlasd.errors import InputError
@@ -159,22 +158,6 @@ def test_words():
     assert str(known.dihedral(4)) == "D4  (finite, 8 elements)"
     assert str(known.cyclic(1)).startswith("trivial")
     assert repr(known.lorentz()) == "Group(dimension=6, components=4, size=4)"
-
-
-@pytest.mark.parametrize(
-    ("name", "latex"),
-    [
-        ("O(2)", r"\mathrm{O}(2)"),
-        ("SO+(1,3)xR+", r"\mathrm{SO}^{+}(1,3) \times \mathbb{R}^{+}"),
-        ("SL+-(2)", r"\mathrm{SL}^{\pm}(2)"),
-        ("A5xC2", r"A_{5} \times C_{2}"),
-        ("trivial", r"\{1\}"),
-        ("so(2), 2 components", r"\text{so(2), 2 components}"),
-        ("exp(shear)", r"\text{exp(shear)}"),
-    ],
-)
-def test_latex(name, latex):
-    assert latex_name(name) == latex
 
 
 def test_html():

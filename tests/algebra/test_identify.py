@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from atlasd.algebra import known_algebras as known
+from atlasd.algebra import known
 from atlasd.algebra.catalogue import catalogue
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from atlasd.algebra import known_algebras as known
-from atlasd.algebra.invariants import Metric, invariant_forms, invariant_tensors, metric, metric_cosine
+from atlasd.algebra import known
+from atlasd.algebra.invariants import Metric, invariant_forms, metric, metric_cosine
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
 
@@ -69,22 +69,7 @@ def test_a_moved_algebra_preserves_the_moved_metric():
     assert metric_cosine(found.form, inverse.mT @ MINKOWSKI @ inverse) > 1 - 1e-12
 
 
-def test_tensors_of_higher_order():
-    volume = invariant_tensors(known.so(3), 3)
-    assert volume.count == 1 and volume.gap > 0.3
-    tensor = volume.invariant[0]
-    assert torch.allclose(tensor, -tensor.transpose(0, 1), atol=1e-7)
-    assert float(tensor[0, 1, 2].abs()) == pytest.approx(6**-0.5)
-    assert invariant_tensors(known.so(3), 4).count == 3
-    assert invariant_tensors(known.so(3), 1).count == 0
-    assert invariant_tensors(known.trivial(2), 1).gap == float("inf")
-
-
 def test_invalid_input_is_refused():
-    with pytest.raises(InputError, match=r"`order` must be at least 1"):
-        invariant_tensors(known.so(3), 0)
-    with pytest.raises(InputError, match=r"ask for a lower order"):
-        invariant_tensors(known.so(4), 7)
     with pytest.raises(InputError, match=r"`reference` must have shape \(4, 4\), got \(3, 3\)"):
         metric_cosine(MINKOWSKI, torch.eye(3))
 

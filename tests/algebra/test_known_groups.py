@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from atlasd.algebra import known_groups as known
+from atlasd.algebra import known as known
 from atlasd.errors import InputError
 
 CASES = [

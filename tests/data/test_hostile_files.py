@@ -18,6 +18,7 @@ import zarr
 
 from atlasd.data.files import open_data
 from atlasd.data.pandas_table import TableReader
+from atlasd.data.stored import stored
 from atlasd.errors import DataError, InputError
 from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 
@@ -147,6 +148,13 @@ def test_other_files_are_not_read(tmp_path, secret, write, what, name):
     write(tmp_path / name, secret)
     with pytest.raises(DataError, match=f"must hold its own data, got {what}"):
         read(tmp_path / name)
+
+
+@pytest.mark.parametrize("write", [external, virtual])
+def test_other_files_are_not_read_for_a_dataset_that_is_handed_over(tmp_path, secret, write):
+    write(tmp_path / "d.h5", secret)
+    with h5py.File(tmp_path / "d.h5") as file, pytest.raises(DataError, match="must hold its own data"):
+        stored(file["x"])
 
 
 def test_other_files_are_not_read_by_tables(tmp_path, secret):
@@ -283,7 +291,7 @@ def test_a_library_that_loops_or_crashes(tmp_path, monkeypatch, code, cause):
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     probe._helper.cache_clear()
-    with pytest.raises(DataError, match=f"must be a whole hdf5 file, got one that {cause}"):
+    with pytest.raises(DataError, match=f"must be a complete hdf5 file, got one that {cause}"):
         probe.check_opens(tmp_path / "d.h5", "fake", "hdf5", 2.0)
     probe._helper.cache_clear()
 

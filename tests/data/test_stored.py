@@ -1,6 +1,7 @@
 """Arrays in files are read as those in memory, by whoever has the reference."""
 
 import pickle
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from atlasd.data.samples import Samples
 from atlasd.data.stored import Stored, spill, stored
 from atlasd.errors import DataError, InputError
 from atlasd.geometry.atlas import Atlas
+from atlasd.runtime.packing import Shared, _opened
 from atlasd.runtime.random import stream
 
 ATLAS = Atlas.at([(9, 9), (20, 25), (14.5, 12.25)], in_radius=6, out_radius=3)
@@ -78,6 +80,35 @@ def test_what_is_not_finite_is_found_when_it_is_read(tmp_path):
         samples.inputs(torch.arange(24))
     with pytest.raises(InputError, match="floating-point"):
         Samples.check(kept("npy", tmp_path, np.zeros((24, 3), np.int32)))
+
+
+@pytest.mark.parametrize("numbers", ["f4", "f8"])
+def test_a_file_that_was_written_again_is_read_again(kind, tmp_path, numbers):
+    """A second discovery in the same process, or by the same worker, must not see what the first one read."""
+    for value in (1.0, 2.0):
+        file = kept(kind, tmp_path, np.full((24, 1, 8, 8), value, numbers if value == 2.0 else "f4"))
+        reference = stored(file)
+        if kind == "hdf5":
+            file.file.close()
+        assert (reference[torch.arange(3)] == value).all()
+        at_a_worker = pickle.loads(pickle.dumps(Shared(reference))).value
+        assert (at_a_worker[torch.arange(3)] == value).all()
+        del file, reference, at_a_worker
+        if kind == "hdf5":
+            _opened.clear()  # HDF5 lets no file be written anew that is open; a worker would have its own
+        else:
+            shutil.rmtree(tmp_path / "a.zarr", ignore_errors=True)
+
+
+def test_no_file_stays_open_after_its_reference(tmp_path):
+    file = kept("hdf5", tmp_path, np.zeros((24, 1, 8, 8), "f4"))
+    reference = stored(file)
+    file.file.close()
+    reference[torch.arange(3)]
+    with pytest.raises(OSError, match="already open"):
+        h5py.File(tmp_path / "a.h5", "w")
+    del reference
+    h5py.File(tmp_path / "a.h5", "w").close()
 
 
 def test_files_that_are_gone(tmp_path):

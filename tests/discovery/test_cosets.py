@@ -7,8 +7,7 @@ from torch import Tensor
 import atlasd as ad
 from atlasd.algebra.ambient import Ambient
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_algebras import so, trivial
-from atlasd.algebra.known_groups import cyclic, dihedral, tetrahedral
+from atlasd.algebra.known import cyclic, dihedral, so, tetrahedral, trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.coset_normalizer import is_rigid, normalize_starts, unit_determinant
 from atlasd.discovery.cosets import CosetSearch

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from atlasd.algebra.known_algebras import sl, so
+from atlasd.algebra.known import sl, so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.prepare import prepare

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 import atlasd as ad
-from atlasd.algebra.known_algebras import so, trivial
-from atlasd.algebra.known_groups import dihedral
+from atlasd.algebra.known import dihedral, so, trivial
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.gradient_steps import GradientSteps

@@ -5,7 +5,8 @@ import torch
 from torch.nn import functional
 
 import atlasd as ad
-from atlasd.discovery.representations import Weights, _check_memory
+from atlasd.discovery.representations import _check_memory
+from atlasd.discovery.weights import Weights
 from atlasd.errors import InputError
 from atlasd.runtime.random import stream
 
@@ -42,12 +43,40 @@ def test_names():
     torch.testing.assert_close(Weights(turn)(torch.matrix_exp(0.7 * turn)), torch.matrix_exp(0.7 * turn))
 
 
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [3, 0, 2, 4, 1], [4, 3, 2, 1, 0]])
+def test_reflections_of_channels_in_any_order(order):
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double()
+    matrix = torch.block_diag(turn, torch.zeros(1, 1).double(), 2 * turn)[order][:, order]
+    made = Weights(matrix).mirrored([torch.pi, 0.0, 0.0])
+    assert made.name == "pseudo-scalar + vector + symmetric tensor without trace"
+    wanted = torch.diag(torch.tensor([1.0, -1.0, -1.0, 1.0, -1.0]).double()[order])
+    torch.testing.assert_close(made.mirror, wanted)
+    # A homomorphism: the product of a rotation and a reflection, and that of two reflections.
+    flip = torch.diag(torch.tensor([1.0, -1.0]).double())
+    a, b = torch.matrix_exp(0.7 * turn) @ flip, flip @ torch.matrix_exp(-1.9 * turn)
+    torch.testing.assert_close(made(a) @ made(b), made(a @ b))
+    torch.testing.assert_close(made(a) @ made(torch.matrix_exp(turn)), made(a @ torch.matrix_exp(turn)))
+
+
 @pytest.mark.slow
 def test_winds_without_names():
     x = fields(24, 2)
     found = ad.discover_representation(x, function=vorticity, atlas=ATLAS)
-    assert found.symmetries.group.name == "SO(2)"
-    assert found.inputs.name == "vector" and found.outputs.name == "scalar"
+    assert found.symmetries.group.name == "O(2)"
+    assert found.inputs.name == "vector" and found.outputs.name == "pseudo-scalar"
+
+
+def chiral(x):
+    """A function of vorticity and divergence that no reflection of their plane leaves as it is, up to a sign."""
+    curl, spread = vorticity(x), slope(x[:, :1], -2) + slope(x[:, 1:], -1)
+    return curl / curl.std() + ((curl + spread) / curl.std()) ** 2
+
+
+@pytest.mark.slow
+def test_a_sense_of_rotation_has_no_reflection():
+    x = fields(24, 2)
+    found = ad.discover_representation(x, function=chiral, atlas=ATLAS)
+    assert found.symmetries.group.name == "SO(2)" and found.outputs.name == "scalar"
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import math
 import torch
 
 import atlasd as ad
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.discovery.discover import discover
 from atlasd.runtime.random import stream
 

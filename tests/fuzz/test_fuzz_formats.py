@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray
+from damage import damaged
 
 from atlasd.data.files import open_data
 from atlasd.data.pandas_table import TableWriter
@@ -20,7 +21,7 @@ from atlasd.runtime.random import stream
 from atlasd.studies.climate.files import open_climate
 from atlasd.studies.climate.synthetic import synthetic_climate
 from atlasd.studies.climate.write import write_map
-from atlasd.studies.digits.mnist import read_idx
+from atlasd.studies.digits.data import read_idx
 from atlasd.studies.jets.data import jet_columns, read_jets
 
 EACH = 60
@@ -82,21 +83,6 @@ KINDS = {
 }
 
 
-def damage(data, chance):
-    """The bytes of a file: cut, replaced, with a gap, or with other bytes in some places."""
-    data, way = bytearray(data), chance.randrange(4)
-    if way == 0 or not data:
-        return bytes(data[: chance.randrange(len(data) + 1)])
-    if way == 1:
-        return chance.randbytes(chance.randrange(200))
-    if way == 2:
-        at = chance.randrange(len(data))
-        return bytes(data[:at] + data[at + chance.randrange(1, 9) :])
-    for _ in range(chance.choice([1, 20])):
-        data[chance.randrange(len(data))] = chance.randrange(256)
-    return bytes(data)
-
-
 def outcome(read, path):
     """`read` or `refused`; any error that is not ours fails the test."""
     with warnings.catch_warnings():
@@ -125,7 +111,7 @@ def test_damaged_files_of_every_loader(name, tmp_path):
         place = tmp_path / str(number)
         shutil.copytree(original.parent, place)
         part = place / name / chance.choice(files)
-        part.write_bytes(damage(part.read_bytes(), chance))
+        part.write_bytes(damaged(part.read_bytes(), chance, ways=4))
         before = sorted(place.rglob("*"))
         outcomes.add(outcome(read, place / name))
         assert sorted(place.rglob("*")) == before

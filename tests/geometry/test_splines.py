@@ -7,7 +7,7 @@ from scipy import ndimage
 
 from atlasd.errors import InputError
 from atlasd.geometry.resample import pixel_grid
-from atlasd.geometry.splines import FieldSpline, pixel_slopes, spline_coefficients, spline_weights
+from atlasd.geometry.splines import FieldSpline, pixel_slopes, spline_weights
 from atlasd.runtime.random import stream
 
 SHAPES = [(17,), (15, 18), (9, 8, 10)]
@@ -23,17 +23,6 @@ def inner(shape, count=40, margin=0.0, seed=0):
     size = torch.tensor(shape, dtype=torch.float64)
     u = torch.rand(count, len(shape), generator=stream(seed, "points"), dtype=torch.float64)
     return margin + u * (size - 1 - 2 * margin)
-
-
-@orders
-@shapes
-def test_coefficients_are_those_of_scipy(shape, order):
-    x = noise(2, 3, *shape)
-    found = spline_coefficients(x, dimensions=len(shape), order=order, edge="mirror")
-    assert found.shape == x.shape
-    # scipy has no filter of order 1: there is nothing to do.
-    expected = [[ndimage.spline_filter(f, order) if order > 1 else f for f in row] for row in x.numpy()]
-    np.testing.assert_allclose(found.numpy(), np.array(expected), atol=1e-12)
 
 
 @orders

@@ -201,28 +201,6 @@ def test_many_elements_move_all_fields(case, waves):
             torch.testing.assert_close(found, middle.flatten(-n))
 
 
-@every_grid
-def test_slopes_with_respect_to_the_element(case, waves):
-    """Derivatives of g exp(A) by A, in closed form and by autograd."""
-    g = torch.stack([case.element(seed) for seed in range(2)])[:, None]
-    points = pixel_grid((5,) * case.n) * 1.37
-    action = case.action
-    sides = [(action.input_at, action.input_with_slopes), (action.output_at, action.output_with_slopes)]
-    for (at, with_slopes), z in zip(sides, case.data(waves, torch.float64), strict=True):
-        value, slopes = with_slopes(g, z, points)
-        torch.testing.assert_close(value, at(g, z, points))
-        assert slopes.shape == (case.n, case.n, *value.shape)
-        zero = torch.zeros(case.n, case.n, dtype=torch.float64)
-        for i, j in [(0, 0), (0, 1), (case.n - 1, 0)]:
-            unit = zero.clone()
-            unit[i, j] = 1.0
-
-            def moved(a, at=at, z=z):
-                return at(g @ torch.matrix_exp(a), z, points)
-
-            torch.testing.assert_close(slopes[i, j], torch.func.jvp(moved, (zero,), (unit,))[1])
-
-
 @every
 def test_gradient_with_respect_to_g_flows(case, waves):
     for move, _, z in sides(case, waves):

@@ -123,7 +123,7 @@ def planted(twice=2.0):
 
     def strength(size):
         system = System(
-            name="planted", kind="vector", truth=ad.known.so(2), function=make(size),
+            name="planted", truth=ad.known.so(2), function=make(size),
             sample=lambda samples, generator: torch.randn(samples, 2, generator=generator),
         )  # fmt: skip
         return float(exact_strength(system, rotations, 4000, stream(0, "strength")).min())

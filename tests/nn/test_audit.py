@@ -14,7 +14,7 @@ import atlasd as ad
 from atlasd.cli import main
 from atlasd.cli.audit import named_group
 from atlasd.errors import DataError, InputError
-from atlasd.nn import GroupActivation, GroupConv2d, audit, vector
+from atlasd.nn import GroupActivation, GroupConv2d, audit, export, vector
 from atlasd.nn.exported_programs import _is_arithmetic, safe_copy
 from atlasd.nn.model_files import load_model
 from atlasd.runtime.random import stream
@@ -246,3 +246,46 @@ def test_fix_averages_and_shows_the_price(x, monkeypatch):
     monkeypatch.setattr("atlasd.nn.auditing.discover", lambda *a, **k: None)  # the data are not the question here
     price = audit(model, x, C4, y, fix=True).price
     assert price is not None and price[1] < price[0]  # an isotropic target: averaging helps
+
+
+def test_fix_brings_to_a_standard_pose_where_there_is_no_average(monkeypatch):
+    monkeypatch.setattr("atlasd.nn.auditing.discover", lambda *a, **k: None)
+    x = torch.randn(64, 3, 4, generator=stream(0))
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 1))
+    found = audit(model, x, ad.known.lorentz(1), x[:, 0, 0], fix=True)
+    assert found.price is not None and "standard pose" in str(found)
+
+
+def test_images_to_numbers_have_a_group_too():
+    x = nn.functional.avg_pool2d(torch.randn(32, 1, 17, 17, generator=stream(0)), 7, 1, 3)
+    found = audit(lambda z: z.square().mean((1, 2, 3)), x)
+    assert found.found is not None and (found.group.dimension or found.group.order > 1) and found.symmetric
+    labels = torch.arange(32) % 2
+    other = audit(lambda z: z.square().mean((1, 2, 3)), x, C4, labels)
+    assert other.data is None and any("what the data have cannot be discovered" in n for n in other.notes)
+
+
+@pytest.mark.parametrize("defect", ["weights", "stride", "padding", "position"])
+def test_layers_of_exported_programs_are_named(defect, x):
+    """Weights are no inputs of a layer, and causes are read off the operations."""
+    torch.manual_seed(0)
+
+    class Rows(nn.Module):
+        def forward(self, z):
+            rows = torch.linspace(-1, 1, z.shape[2]).reshape(1, 1, -1, 1).expand(len(z), 1, z.shape[2], z.shape[3])
+            return torch.cat([z, rows], 1)
+
+    broken = {
+        "weights": nn.Conv2d(4, 4, 3, padding=1),
+        "stride": nn.AvgPool2d(3, 2, 1),
+        "padding": nn.ZeroPad2d((1, 0, 0, 0)),
+        "position": Rows(),
+    }[defect]
+    first = GroupConv2d(1, 4, 3, group=C4, padding=1, out_type="regular")
+    model = export(nn.Sequential(first, nn.ReLU(), broken, nn.ReLU())).eval()
+    program = torch.export.export(model, (x,)).module()
+    found = audit(program, x, C4)
+    assert found.culprit is not None and found.culprit.name.startswith("2"), found
+    words = {"weights": "constraint", "stride": "pooling: steps", "padding": "sides", "position": "position"}[defect]
+    assert words in found.culprit.cause

@@ -5,6 +5,7 @@ import torch
 
 import atlasd as ad
 from atlasd.errors import InputError
+from atlasd.geometry.actions import GridAction
 from atlasd.nn import EquivariantMLP, EquivariantSetMLP, FieldNetwork, field_error, network, scalar, vector
 from atlasd.nn.equivariance import elements_inside
 from atlasd.runtime.random import stream
@@ -41,6 +42,31 @@ def test_fields(waves):
     pooled = network(ad.known.cyclic(4), x, torch.arange(4) % 2, width=8)
     assert pooled(x).shape == (4, 2)
     torch.testing.assert_close(pooled(x.rot90(dims=(2, 3))), pooled(x), atol=1e-4, rtol=1e-4)
+    pixels = network(ad.known.cyclic(4), x, (x[:, 0] > 0).long(), width=8)
+    assert pixels(x).shape == (4, 2, 33, 33)
+
+
+@pytest.mark.parametrize("group", [ad.known.dihedral(4), SO2])
+def test_fields_of_vectors(group, waves):
+    x = torch.cat([waves(4, (33, 33), length=20.0), waves(4, (33, 33), length=20.0).flip(0)], 1)
+    turns = ad.known.cyclic(4).cosets[1:]
+    flow = network(group, x, 2 * x, outputs=vector(), rho_in=vector().matrix, width=10, generator=stream(0))
+    moving = GridAction(fill="zeros", rho_in=vector().matrix, rho_out=vector().matrix)
+    assert float(field_error(flow, x, turns, action=moving, radius=8).max()) < 1e-5
+    assert float(field_error(flow, x, turns, radius=8).max()) > 1e-2  # as scalars they are not
+    # Gradients come from scalars, and no single pixel has one.
+    slopes = network(group, x[:, :1], x, outputs=vector(), width=10, generator=stream(0))
+    moving = GridAction(fill="zeros", rho_out=vector().matrix)
+    assert float(field_error(slopes, x[:, :1], turns, action=moving, radius=8).max()) < 1e-5
+    assert slopes.pixels is None
+
+
+def test_targets_transform_as_the_discovery_found(waves):
+    x = torch.randn(300, 2, generator=stream(0))
+    found = ad.discover(x, x * x.square().sum(-1, keepdim=True), progress=False, cosets=False)
+    assert "vector" in found.config["targets"]
+    net = found.network(x, x * x.square().sum(-1, keepdim=True), width=8)
+    assert str(net.outputs) == "T(1)"
 
 
 def test_a_discovery_knows_its_network():
@@ -60,6 +86,7 @@ def test_a_discovery_knows_its_network():
         (SO2, torch.zeros(5, 2), torch.zeros(5, 2), r"could be vectors.*outputs=vector\(\)"),
         (ad.known.general_linear_plus(2), torch.zeros(5, 1, 9, 9), torch.zeros(5, 1, 9, 9), "no network with bounded"),
         (ad.known.general_linear_plus(2), torch.zeros(5, 2), torch.zeros(5), "could only be constant"),
+        (SO2, torch.zeros(5, 2), torch.zeros(4), "one target for each of 5 samples, got 4"),
     ],
 )
 def test_what_cannot_be_built_is_said(group, x, y, message):

@@ -1,5 +1,8 @@
 """The measure and the assertion, on modules and on functions."""
 
+from collections import namedtuple
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import nn
@@ -125,3 +128,29 @@ def test_nan_is_not_equivariant():
 def test_wrong_input(waves):
     with pytest.raises(InputError, match="`radius` must leave some pixels"):
         field_error(nn.Identity(), waves(1, (8, 8)), TURN, radius=0.1)
+
+
+Pair = namedtuple("Pair", "mean field")
+
+
+@dataclass
+class Answer:
+    mean: torch.Tensor
+    field: torch.Tensor
+    nothing: None = None
+
+
+@pytest.mark.parametrize("kind", [Pair, Answer, lambda mean, field: {"mean": mean, "field": (field, None)}])
+def test_outputs_of_any_structure_are_checked_and_averaged(kind):
+    x, group = torch.randn(8, 1, 5, 5, generator=stream(0)), ad.known.cyclic(4)
+    ad.assert_equivariant(lambda x: kind(x.mean((1, 2, 3)), x > 0), group, x)
+    with pytest.raises(AssertionError, match="output field"):
+        ad.assert_equivariant(lambda x: kind(x.mean((1, 2, 3)), x.cumsum(-1) > 0), group, x)
+
+    class Uneven(nn.Module):
+        def forward(self, x):
+            return kind(x[:, 0, 0, 0], x.cumsum(-1))
+
+    averaged = ad.symmetrize(Uneven(), group)
+    ad.assert_equivariant(averaged, group, x, tolerance=1e-5)
+    assert type(averaged(x)) is type(kind(x, x))

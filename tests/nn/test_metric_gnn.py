@@ -7,8 +7,7 @@ import torch
 from torch.nn import functional
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_algebras import galilei, gl, scaling, sl, so, sp
-from atlasd.algebra.known_groups import lorentz, orthogonal
+from atlasd.algebra.known import galilei, gl, lorentz, orthogonal, scaling, sl, so, sp
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
 from atlasd.nn import EGNN, AtlasGNN, LieGNN, LorentzNet, LorentzNetWithoutMetric, MetricGNN
@@ -17,8 +16,7 @@ from atlasd.nn.equivariance import elements_inside, elements_outside, output_cha
 from atlasd.nn.metric_gnn import minkowski
 from atlasd.nn.metrics import save_metric
 from atlasd.runtime.random import stream
-from atlasd.studies.jets.scores import auroc
-from atlasd.studies.jets.train import Budget, log_odds, train_classifier
+from atlasd.studies.jets.train import Budget, auroc, log_odds, train_classifier
 
 SMALL = {"hidden": 8, "layers": 3, "step": 0.05}
 TILT = torch.matrix_exp(0.2 * torch.randn(4, 4, generator=stream(3, "tilt"), dtype=torch.float64))

@@ -7,8 +7,7 @@ import torch
 
 from atlasd.algebra.group import Group
 from atlasd.algebra.invariants import metric_cosine
-from atlasd.algebra.known_algebras import sl, so
-from atlasd.algebra.known_groups import lorentz
+from atlasd.algebra.known import lorentz, sl, so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.result import Discovery, PredictorSummary, Verdict
 from atlasd.errors import DataError, InputError

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from atlasd.algebra.known_groups import orthogonal
+from atlasd.algebra.known import orthogonal
 from atlasd.discovery.frames import Frames, Picture, Track
 from atlasd.discovery.result import ChartFinding, Direction, Discovery, PredictorSummary, Verdict
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_algebras import trivial
+from atlasd.algebra.known import trivial
 from atlasd.discovery.result import Verdict
 from atlasd.report.figures import (
     draw_charts,

@@ -4,7 +4,7 @@ import re
 
 import torch
 
-from atlasd.report.sample import sample_block
+from atlasd.report.pictures import sample_block
 
 
 def test_each_field_has_its_own_range():

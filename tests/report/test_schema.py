@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_algebras import trivial
+from atlasd.algebra.known import trivial
 from atlasd.discovery.digest import digest
 from atlasd.discovery.result import load
 from atlasd.report.figures import draw_discovery

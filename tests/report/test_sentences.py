@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_algebras import trivial
-from atlasd.algebra.known_groups import dihedral
+from atlasd.algebra.known import dihedral, trivial
 from atlasd.discovery.frames import Frames, Track
 from atlasd.discovery.result import ChartFinding, Direction, Verdict
 from atlasd.report.judged import OTHERS, chosen_tolerance, judged_rows

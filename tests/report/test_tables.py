@@ -6,7 +6,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_algebras import trivial
+from atlasd.algebra.known import trivial
 from atlasd.discovery.result import Verdict
 from atlasd.report.tables import option_table, print_discovery, row_table
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_algebras import trivial
+from atlasd.algebra.known import trivial
 from atlasd.discovery.result import Direction, Verdict
 from atlasd.report.tolerance import tolerance_block, tolerance_steps
 

@@ -12,8 +12,9 @@ from atlasd.errors import DataError
 from atlasd.prediction.networks import ChartConv, VectorMLP
 from atlasd.prediction.neural import Architecture
 from atlasd.runtime.codec import Unstorable, decode, encode
+from atlasd.runtime.files import is_litter
 from atlasd.runtime.random import stream
-from atlasd.runtime.stages import Stages, current_stages, fingerprint, keeping, resuming
+from atlasd.runtime.stages import Stages, current_stages, fingerprint, keeping, resuming, scratch_directory
 
 TURN = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]], dtype=torch.float64)
 WORDS = ["run", "fake"]
@@ -227,3 +228,15 @@ def test_files_of_an_unfinished_run_are_known_as_such(tmp_path):
         (tmp_path / "run" / "figure.svg").write_text("half of it")
         raise KeyboardInterrupt
     assert (tmp_path / "run" / "stages" / "manifest.json").is_file()
+
+
+def test_scratch_of_a_run_lies_in_its_directory(tmp_path):
+    """So that the next run there removes what a killed one left."""
+    with keeping(tmp_path / "run", ["run", "x"], "1"), scratch_directory() as inside:
+        assert inside.parent == tmp_path / "run" and is_litter(inside.name)
+        (tmp_path / "run" / ".scratch-old").mkdir()
+    assert not inside.exists()
+    with keeping(tmp_path / "run", ["run", "x"], "1"):
+        assert not (tmp_path / "run" / ".scratch-old").exists()
+    with scratch_directory() as outside:
+        assert tmp_path not in outside.parents and outside.is_dir()

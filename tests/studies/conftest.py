@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from atlasd import studies
-from atlasd.algebra.known_groups import orthogonal
+from atlasd.algebra.known import orthogonal
 from atlasd.discovery.result import ChartFinding, Direction, Discovery, PredictorSummary, Verdict
 from atlasd.studies.config import Config, option
 from atlasd.studies.record import Extras

@@ -19,6 +19,7 @@ from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, FromBlu
 from atlasd.prediction.train import Schedule
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
+from atlasd.studies.networks import class_weights
 
 
 class _Block(nn.Module):
@@ -148,20 +149,14 @@ class CGNetPredictor(FromBlueprint):
 
     @classmethod
     def published(cls, **changes: Any) -> CGNetPredictor:
-        """The training of the paper's climate: thirty passes, nothing cut short.
-
-        Arguments:
-            changes: Settings that differ from the paper's.
-        """
+        """The training of the paper's climate, thirty passes, nothing cut short; `changes` are other settings."""
         return replace(cls(schedule=replace(PUBLISHED, epochs=30)), **changes)
 
     def blueprint(self, samples: Samples) -> Blueprint:
         """The networks of all charts for these samples."""
-        radii = samples.atlas.radii
-        if not samples.classes or not samples.is_field or samples.size != 2 or radii is None:
-            raise InputError("`y` must hold a class for every pixel of a plane with an atlas; use another predictor.")
-        weights = torch.ones(samples.classes)
-        weights[0] = self.background_weight
+        weights, radii = class_weights(samples, 0, self.background_weight), samples.atlas.radii
+        if radii is None:
+            raise InputError("`atlas` must have charts for a CGNetPredictor, got the whole field; use another one.")
         shape = tuple(samples.targets(torch.zeros(1, dtype=torch.long)).shape[2:])
         make = Architecture(
             ChartCGNet,

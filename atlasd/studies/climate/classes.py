@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.algebra.known_algebras import gl
+from atlasd.algebra.known import gl
 from atlasd.data.samples import Samples
 from atlasd.discovery.residual import scaled, sides
 from atlasd.geometry.actions import GridAction
@@ -19,7 +19,7 @@ from atlasd.prediction.trivial import centre_crop
 
 ACTIONS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "as it is": ((1.0, 0.0), (0.0, 1.0)),
-    "turned": ((0.7071, -0.7071), (0.7071, 0.7071)),
+    "rotated": ((0.7071, -0.7071), (0.7071, 0.7071)),
     "enlarged": ((1.35, 0.0), (0.0, 1.35)),
     "stretched": ((1.4, 0.0), (0.0, 0.75)),
     "sheared": ((1.0, 0.6), (0.0, 1.0)),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "RESUMES", "ClimateDownstreamConfig", "run"]
+__all__ = ["CONFIG", "ClimateDownstreamConfig", "run"]
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,23 +16,21 @@ from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from atlasd.algebra import known
-from atlasd.algebra.known_algebras import so
-from atlasd.discovery.result import Discovery, PredictorSummary, Verdict, load
+from atlasd.algebra.known import so
+from atlasd.discovery.result import Discovery, load
 from atlasd.errors import InputError
 from atlasd.nn.icosahedral import IcosahedralUNet
 from atlasd.nn.icosahedron import icosahedral_grid
-from atlasd.runtime.allocation import keep_freed_memory
-from atlasd.runtime.checkpoint import Checkpoint
+from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.runtime.stages import located
-from atlasd.studies.climate.scores import jaccard_loss
-from atlasd.studies.climate.vertices import VertexMaps, agreement, given_maps, score_maps, synthetic_maps
+from atlasd.runtime.stages import current_stages, located
+from atlasd.studies.climate.vertices import VertexMaps, agreement, given_maps, jaccard_loss, score_maps, synthetic_maps
 from atlasd.studies.config import PaperConfig, option
+from atlasd.studies.networks import given_discovery, mean_row, train_network, weight_count
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 
-RESUMES = True
 _MODELS = {"SO(2)": False, "GL+(2)": True}
 """Models and whether their kernels are flat."""
 _PAPER_WIDTH, _PAPER_RESOLUTION = 16, 6
@@ -85,14 +82,13 @@ class ClimateDownstreamConfig(PaperConfig):
 CONFIG = ClimateDownstreamConfig
 
 
-def run(
-    config: ClimateDownstreamConfig, seed: int, progress: Progress, kept: Checkpoint | None = None
-) -> tuple[Discovery, Extras]:
+def run(config: ClimateDownstreamConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Trains both networks on the same maps with the same budget, and scores them against every expert."""
-    kept = Checkpoint() if kept is None else kept
     keep_freed_memory()
-    start = time.monotonic()
-    found = _given(seed) if config.discovery is None else load(located(config.discovery))
+    start, stages = time.monotonic(), current_stages()
+    reason = "GL+(2) was given, as in the paper, and not discovered in this run."
+    found = given_discovery(known.general_linear_plus(2), reason, seed)
+    found = found if config.discovery is None else load(located(config.discovery))
     if found.group.cosets.shape[-1] != 2:
         raise InputError(f"`discovery` must be one of the plane, got the group {found.group.name}; name another.")
     models = [name for name in ("SO(2)", _kernels(found)) if config.models in ("all", name)]
@@ -106,10 +102,10 @@ def run(
     people = []
     for s in range(seed, seed + config.seeds):
         for name in models:
-            done = kept.do(f"{name}, seed {s}", partial(_measure, name, config, s, maps, progress))
+            done = stages.do(f"{name}, seed {s}", partial(_measure, name, config, s, maps, progress))
             results[name].append(done)
             progress.say(f"{name}, seed {s}: mean IoU {done['mean_iou']:.4f} after {done['seconds']:.0f} s")
-        people.append(kept.do(f"people, seed {s}", partial(maps.people, s)))
+        people.append(stages.do(f"people, seed {s}", partial(maps.people, s)))
     extras = Extras(_metrics(config, results, people), paper_figures("climate-downstream"))
     return replace(found, seconds={**found.seconds, "compare": time.monotonic() - start}), extras
 
@@ -179,7 +175,7 @@ def _measure(
     return {
         **score_maps(network, test),
         "equivariance": _equivariance(network, test.x[:1]),
-        "parameters": float(_weights(network)),
+        "parameters": float(weight_count(network)),
         "loss": loss,
         "seconds": seconds,
         "core_seconds": busy,
@@ -221,23 +217,24 @@ def _fit(
         )
     rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, total_steps=config.epochs * steps)
     mean = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(config.average), use_buffers=True)
-    losses = [0.0]
-    network.train()
-    for _ in progress.track(range(config.epochs), label):
-        losses = []
-        for part in pairs[torch.randperm(len(pairs), generator=generator)].split(config.batch)[:steps]:
-            labels = torch.stack([maps.labels[t][e] for t, e in part.tolist()])
-            loss = jaccard_loss(network(maps.x[part[:, 0]].to(config.device)), labels.to(config.device))
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            optimizer.step()
-            if config.schedule == "cycle":
-                rates.step()
-            mean.update_parameters(network)
-            losses.append(float(loss.detach()))
+
+    def loss(part: Tensor) -> Tensor:
+        labels = torch.stack([maps.labels[t][e] for t, e in part.tolist()])
+        return jaccard_loss(network(maps.x[part[:, 0]].to(config.device)), labels.to(config.device))
+
+    losses = train_network(
+        network,
+        loss,
+        optimizer,
+        lambda: pairs[torch.randperm(len(pairs), generator=generator)].split(config.batch)[:steps],
+        epochs=config.epochs,
+        progress=progress,
+        label=label,
+        rates=rates if config.schedule == "cycle" else None,
+        after=lambda: mean.update_parameters(network),
+    )
     network.load_state_dict(mean.module.state_dict())
-    network.eval()
-    return fmean(losses)
+    return losses[-1]
 
 
 def _equivariance(network: IcosahedralUNet, x: Tensor) -> float:
@@ -249,10 +246,6 @@ def _equivariance(network: IcosahedralUNet, x: Tensor) -> float:
     return max(errors) / float(y.abs().max())
 
 
-def _weights(network: torch.nn.Module) -> int:
-    return sum(p.numel() for p in network.parameters())
-
-
 def _metrics(
     config: ClimateDownstreamConfig,
     results: Mapping[str, list[dict[str, float]]],
@@ -262,8 +255,8 @@ def _metrics(
     paper = paper_figures("climate-downstream")
     rows: list[dict[str, Any]] = []
     for name, each in results.items():
-        mean = {key: fmean(r[key] for r in each) for key in each[0]}
-        at_paper = _weights(_network(name, replace(config, width=_PAPER_WIDTH, resolution=_PAPER_RESOLUTION), 0))
+        mean = mean_row(each)
+        at_paper = weight_count(_network(name, replace(config, width=_PAPER_WIDTH, resolution=_PAPER_RESOLUTION), 0))
         rows.append(
             {
                 "model": name,
@@ -278,8 +271,7 @@ def _metrics(
             }
         )
     if agreed := [p for p in people if p is not None]:
-        human = {key: fmean(p[key] for p in agreed) for key in agreed[0]}
-        rows.append({"model": "human", **human, "paper_mean_iou": paper["human"]["mean_iou"]})
+        rows.append({"model": "human", **mean_row(agreed), "paper_mean_iou": paper["human"]["mean_iou"]})
     metrics: dict[str, Any] = {
         "seeds": max(map(len, results.values())),
         "rows": rows,
@@ -290,16 +282,3 @@ def _metrics(
         metrics["difference"] = fmean(f["mean_iou"] - c["mean_iou"] for f, c in zip(flat, curved, strict=True))
         metrics["fewer_parameters"] = curved[0]["parameters"] / flat[0]["parameters"]
     return metrics
-
-
-def _given(seed: int) -> Discovery:
-    """A discovery that only says which group is used."""
-    return Discovery(
-        group=known.general_linear_plus(2),
-        verdict=Verdict(symmetric=True, reason="GL+(2) was given, as in the paper, and not discovered in this run."),
-        charts=(),
-        spectrum=(),
-        predictor=PredictorSummary("none", math.nan, 0, 0.0),
-        seconds={},
-        seed=seed,
-    )

@@ -7,14 +7,13 @@ __all__ = ["CONFIG", "ClimateConfig", "climate_atlas", "run"]
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_algebras import gl, so
+from atlasd.algebra.known import gl, so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.data.samples import Samples, split_indices
 from atlasd.data.stored import Stored
@@ -30,14 +29,14 @@ from atlasd.prediction.fit import fit_recipe
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.runtime.stages import located
+from atlasd.runtime.stages import located, scratch_directory
 from atlasd.studies.climate.cgnet import CGNetPredictor
 from atlasd.studies.climate.classes import class_findings, pictures
 from atlasd.studies.climate.files import open_climate
 from atlasd.studies.climate.samples import DISCOVERY, PUBLISHED, climate_samples
 from atlasd.studies.climate.second_order import SecondOrderPredictor
 from atlasd.studies.climate.synthetic import CLASSES, synthetic_climate
-from atlasd.studies.config import PaperConfig, option, tolerance_option
+from atlasd.studies.config import PaperConfig, asking, option, tolerance_option
 from atlasd.studies.heat.run import span_angle
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
@@ -96,8 +95,8 @@ CONFIG = ClimateConfig
 
 def run(config: ClimateConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Reads or draws the maps, fits a predictor to each chart, and asks for the local symmetry."""
-    with TemporaryDirectory(prefix="atlasd-climate-") as scratch:
-        return _run(config, seed, progress, Path(scratch))
+    with scratch_directory() as scratch:
+        return _run(config, seed, progress, scratch)
 
 
 def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) -> tuple[Discovery, Extras]:
@@ -113,10 +112,7 @@ def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) ->
         predictor=recipe,
         search=_search(config),
         cosets=_cosets(config),
-        tolerance=config.tolerance,
-        seed=seed,
-        device=config.device,
-        progress=progress,
+        **asking(config, seed, progress),
     )
     # The figures and the classes look at one predictor of their own, on maps that it was not fitted to.
     samples = Samples.check(x, y, atlas)

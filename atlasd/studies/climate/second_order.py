@@ -19,6 +19,7 @@ from atlasd.prediction.skill import with_skill
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
+from atlasd.studies.networks import class_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +51,10 @@ class SecondOrderPredictor:
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
         """Fits all charts together."""
+        class_weights(samples)
         radii = samples.atlas.radii
-        if not samples.is_field or not samples.classes or radii is None or samples.size != 2:
-            raise InputError("`y` must hold a class for every pixel of a plane with an atlas; use another predictor.")
+        if radii is None:
+            raise InputError("`atlas` must have charts for this predictor, got the whole field; use another predictor.")
         started = time.perf_counter()
         width = min(self.width, 2 * (radii[0] - radii[1]) + 1)
         x, y = _draw(samples, train, width, self.pixels, stream(seed, "fit", "pixels"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "RESUMES", "DownstreamConfig", "Model", "compared", "run"]
+__all__ = ["CONFIG", "DownstreamConfig", "Model", "compared", "run"]
 
 import math
 import time
@@ -17,17 +17,17 @@ from torch import Tensor, nn
 
 from atlasd.algebra import known
 from atlasd.algebra.group import Group
-from atlasd.discovery.result import Discovery, PredictorSummary, Verdict, load
+from atlasd.discovery.result import Discovery, load
 from atlasd.errors import InputError
 from atlasd.nn.checks import field_error
 from atlasd.nn.compact import invariant_form
-from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.runtime.stages import located
+from atlasd.runtime.stages import current_stages, located
 from atlasd.studies.config import PaperConfig, option
 from atlasd.studies.digits.data import BACKGROUND, CENTRES, CLASSES, HEIGHT, SphereDigits, sphere_mnist
-from atlasd.studies.digits.pixel_networks import Plan, digit_accuracy, fit_pixels, parameters, pixel_network
+from atlasd.studies.digits.pixel_networks import Plan, digit_accuracy, fit_pixels, pixel_network
+from atlasd.studies.networks import given_discovery, mean_row, weight_count
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 
@@ -75,7 +75,6 @@ class DownstreamConfig(PaperConfig):
 
 
 CONFIG = DownstreamConfig
-RESUMES = True
 
 
 @dataclass(frozen=True)
@@ -87,20 +86,19 @@ class Model:
     kind: str
 
 
-def run(
-    config: DownstreamConfig, seed: int, progress: Progress, kept: Checkpoint | None = None
-) -> tuple[Discovery, Extras]:
+def run(config: DownstreamConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Trains every network on the same spheres with the same budget, and scores them on pixels with ink."""
-    kept = Checkpoint() if kept is None else kept
     start = time.monotonic()
-    found = _given(config, seed) if config.discovery is None else load(located(config.discovery))
+    reason = f"Given by the setting group={config.group}, not discovered in this run."
+    found = given_discovery(_GROUPS[config.group](), reason, seed)
+    found = found if config.discovery is None else load(located(config.discovery))
     models = [m for m in compared(found.group, config) if config.models in ("all", m.name)]
     if not models:
         raise InputError(f"`models` must be part of the comparison, got {config.models!r}; the group lacks it.")
     results: dict[str, list[dict[str, float]]] = {m.name: [] for m in models}
     for s in range(seed, seed + config.seeds):
         for model in models:
-            done = kept.do(f"{model.name}, seed {s}", partial(_score, model, config, s, progress))
+            done = current_stages().do(f"{model.name}, seed {s}", partial(_score, model, config, s, progress))
             results[model.name].append(done)
             progress.say(f"{model.name}, seed {s}: accuracy {done['accuracy']:.4f} after {done['seconds']:.0f} s")
     extras = Extras(_metrics(models, results), paper_figures("sphere-mnist-downstream"), _picture(config, seed))
@@ -169,7 +167,7 @@ def _score(model: Model, config: DownstreamConfig, seed: int, progress: Progress
     return {
         **scores,
         **turns,
-        "parameters": parameters(network),
+        "parameters": weight_count(network),
         "loss": loss,
         "seconds": seconds,
         "core_seconds": busy,
@@ -191,7 +189,7 @@ def _metrics(models: list[Model], results: Mapping[str, list[dict[str, float]]])
     rows = []
     for model in models:
         each = results[model.name]
-        mean = {key: fmean(r[key] for r in each) for key in each[0]}
+        mean = mean_row(each)
         row: dict[str, Any] = {
             "model": model.name,
             "group": "none" if model.group is None else model.group.name,
@@ -209,21 +207,6 @@ def _metrics(models: list[Model], results: Mapping[str, list[dict[str, float]]])
         "rows": rows,
         "accuracies": {name: [r["accuracy"] for r in each] for name, each in results.items()},
     }
-
-
-def _given(config: DownstreamConfig, seed: int) -> Discovery:
-    """A discovery that only says which group was asked for."""
-    group = _GROUPS[config.group]()
-    reason = f"Given by the setting group={config.group}, not discovered in this run."
-    return Discovery(
-        group=group,
-        verdict=Verdict(symmetric=True, reason=reason),
-        charts=(),
-        spectrum=(),
-        predictor=PredictorSummary("none", math.nan, 0, 0.0),
-        seconds={},
-        seed=seed,
-    )
 
 
 def _picture(config: DownstreamConfig, seed: int) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Plan", "digit_accuracy", "fit_pixels", "parameters", "pixel_network"]
+__all__ = ["Plan", "digit_accuracy", "fit_pixels", "pixel_network"]
 
 import math
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from atlasd.nn.grid_cnn import GroupActivation, GroupBatchNorm2d, GroupConv2d
 from atlasd.nn.representations import FieldType, resolve
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
+from atlasd.studies.networks import train_network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +96,6 @@ def _plain(
     return layer
 
 
-def parameters(network: nn.Module) -> int:
-    """How many numbers are learned."""
-    return sum(p.numel() for p in network.parameters())
-
-
 def fit_pixels(
     network: nn.Module, x: Tensor, y: Tensor, plan: Plan, *, seed: int, progress: Progress, label: str
 ) -> float:
@@ -114,21 +110,22 @@ def fit_pixels(
         else None
     )
     order = stream(seed, "pixels", "order")
-    network.train()
-    total = math.nan
-    for _ in progress.track(range(plan.epochs), label):
-        total = 0.0
-        for index in torch.randperm(len(x), generator=order).split(plan.batch):
-            given, truth = x[index].to(weight.device), y[index].to(weight.device).long()
-            loss = functional.cross_entropy(network(given), truth, weight=weight)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            if schedule is not None:
-                schedule.step()
-            total += float(loss.detach()) * len(index) / len(x)
-    network.eval()
-    return total
+
+    def loss(part: Tensor) -> Tensor:
+        given, truth = x[part].to(weight.device), y[part].to(weight.device).long()
+        return functional.cross_entropy(network(given), truth, weight=weight)
+
+    losses = train_network(
+        network,
+        loss,
+        optimizer,
+        lambda: torch.randperm(len(x), generator=order).split(plan.batch),
+        epochs=plan.epochs,
+        progress=progress,
+        label=label,
+        rates=schedule,
+    )
+    return losses[-1]
 
 
 def digit_accuracy(network: nn.Module, x: Tensor, y: Tensor, background: int, batch: int = 50) -> float:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
@@ -23,10 +23,10 @@ from atlasd.geometry.actions import GridAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.sphere import Projection, SphereChart, rotate_sphere
 from atlasd.prediction.train import Schedule
-from atlasd.runtime.allocation import keep_freed_memory
+from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.studies.config import PaperConfig, option, tolerance_option
+from atlasd.studies.config import PaperConfig, asking, option, tolerance_option
 from atlasd.studies.digits.data import BACKGROUND, CENTRES, CLASSES, HEIGHT, RADIUS, WIDTH, SphereDigits, sphere_mnist
 from atlasd.studies.digits.segment import SegmentPredictor
 from atlasd.studies.heat.run import span_angle
@@ -103,10 +103,7 @@ def run(config: SphereMnistConfig, seed: int, progress: Progress) -> tuple[Disco
         predictor=_predictor(config),
         search=_search(config),
         cosets=_cosets(config),
-        tolerance=config.tolerance,
-        seed=seed,
-        device=config.device,
-        progress=progress,
+        **asking(config, seed, progress),
     )
     fields = {
         "input": data.x[0],

@@ -19,6 +19,7 @@ from atlasd.prediction.networks import ChartNetworks, initialise
 from atlasd.prediction.neural import PUBLISHED, Architecture, Blueprint, FromBlueprint, rebuilt
 from atlasd.prediction.train import Schedule
 from atlasd.runtime.codec import storable
+from atlasd.studies.networks import class_weights
 
 
 class _Segmenter(nn.Module):
@@ -99,23 +100,14 @@ class SegmentPredictor(FromBlueprint):
 
     @classmethod
     def published(cls, **changes: Any) -> SegmentPredictor:
-        """The network and the training of the paper's digits, twenty passes; the background counts a tenth.
-
-        Arguments:
-            changes: Settings that differ from the paper's.
-        """
+        """The paper's network and training, twenty passes, the background a tenth; `changes` are other settings."""
         return replace(cls(skips=False, schedule=replace(PUBLISHED, epochs=20)), **changes)
 
     def blueprint(self, samples: Samples) -> Blueprint:
         """The networks of all charts for these samples."""
-        radii = samples.atlas.radii
-        if not samples.classes or not samples.is_field or samples.size != 2:
-            raise InputError("`y` must hold a class for every pixel of a plane for a SegmentPredictor; use another.")
+        weights, radii = class_weights(samples, self.background, self.background_weight), samples.atlas.radii
         if radii is not None and radii[0] != radii[1]:
             raise InputError(f"`out_radius` must equal `in_radius` for a SegmentPredictor, got {radii[1]}, {radii[0]}.")
-        weights = torch.ones(samples.classes)
-        if self.background is not None:
-            weights[self.background] = self.background_weight
         shape = (len(samples.atlas), samples.x.shape[1], samples.classes)
         make = Architecture(ChartSegmenter, shape, {"widths": self.widths, "skips": self.skips})
         return Blueprint(make, f"encoder and decoder {'-'.join(map(str, self.widths))}", 0.0, weights)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery
@@ -21,7 +21,7 @@ from atlasd.prediction.neural import MLPPredictor
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.config import RunConfig, asking, option, tolerance_option
 from atlasd.studies.dimuons.data import Dimuons, load_dimuons
 from atlasd.studies.lorentz import lorentz_metrics, metric_field
 from atlasd.studies.record import Extras
@@ -60,10 +60,7 @@ def run(config: DimuonConfig, seed: int, progress: Progress) -> tuple[Discovery,
         events.momenta,
         _target(events, config, seed),
         predictor=_KINDS[config.predictor],
-        tolerance=config.tolerance,
-        seed=seed,
-        device=config.device,
-        progress=progress,
+        **asking(config, seed, progress),
     )
     if config.target == "mass":
         return found, Extras(lorentz_metrics(found, so(1, 3)), fields=metric_field(found))
@@ -114,7 +111,7 @@ def _beam_metrics(found: Discovery) -> dict[str, Any]:
     }
     if found.group.dimension:
         metrics["angle_deg"] = math.degrees(float(found.algebra.angles(seen_algebra()).max()))
-        turn = LieAlgebra(beam_algebra().basis[:1])
-        metrics["beam_turn_deg"] = math.degrees(float(found.algebra.angles(turn).max()))
+        rotation = LieAlgebra(beam_algebra().basis[:1])
+        metrics["beam_turn_deg"] = math.degrees(float(found.algebra.angles(rotation).max()))
         metrics["outside_truth_deg"] = math.degrees(float(found.algebra.angles(beam_algebra()).max()))
     return metrics

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["ATLASES", "HeatData", "heat_atlas", "heat_fields", "heat_rate", "simulate_heat"]
+__all__ = ["ATLASES", "heat_atlas", "heat_fields", "heat_rate", "simulate_heat"]
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -27,14 +26,6 @@ _NINETEEN = [
 ]  # fmt: skip
 _SHADOW = (0.2, 0.35)  # the middle of the block
 _THREE = [(0.65, 0.3), (0.675, 0.625), (0.35, 0.75)]
-
-
-@dataclass(frozen=True)
-class HeatData:
-    """Initial and final fields, each with shape `(N, 1, 128, 128)`."""
-
-    x: Tensor
-    y: Tensor
 
 
 def heat_fields(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
@@ -23,7 +23,7 @@ from atlasd.prediction.predictor import PredictorSpec
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.studies.config import SearchConfig, option
+from atlasd.studies.config import SearchConfig, asking, option
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
@@ -100,10 +100,7 @@ def run(config: HeatConfig, seed: int, progress: Progress) -> tuple[Discovery, E
         predictor=_predictor(config),
         search=_search(config),
         cosets=_cosets(config),
-        tolerance=config.tolerance,
-        seed=seed,
-        device=config.device,
-        progress=progress,
+        **asking(config, seed, progress),
     )
     radii = atlas.radii
     assert radii is not None

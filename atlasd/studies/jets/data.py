@@ -20,8 +20,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from atlasd.data.damaged import reading
 from atlasd.data.file_numpy import read_variables
+from atlasd.data.limits import reading
 from atlasd.data.pandas_table import TableReader
 from atlasd.errors import DataError, InputError
 
@@ -138,7 +138,7 @@ def _from_table(path: Path, batch: int, constituents: int | None, start: int, st
         for first, last in table.runs(batch, start, stop):
             rows = table.rows([*columns, LABEL], first, last)
             momenta = rows[:, :-1].astype(np.float32).reshape(len(rows), count, 4)
-            yield first, momenta, _whole(rows[:, -1])
+            yield first, momenta, _integers(rows[:, -1])
 
 
 def _from_arrays(path: Path, batch: int, constituents: int | None, start: int, stop: int | None) -> Iterator[_Batch]:
@@ -154,10 +154,10 @@ def _from_arrays(path: Path, batch: int, constituents: int | None, start: int, s
         raise DataError(f"`{path}` must have {constituents} constituents, got {count}; set constituents={count}.")
     for first in range(0, len(labels), batch):
         part = momenta[first : first + batch, :constituents].astype(np.float32)
-        yield start + first, part, _whole(labels[first : first + batch])
+        yield start + first, part, _integers(labels[first : first + batch])
 
 
-def _whole(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def _integers(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Labels as whole numbers; what is none becomes -1, which no label is."""
     labels = labels.astype(np.float64)
     return np.where(labels == np.round(labels), labels, -1.0).astype(np.int64)

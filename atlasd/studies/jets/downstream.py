@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "RESUMES", "TopTaggingDownstreamConfig", "run"]
+__all__ = ["CONFIG", "TopTaggingDownstreamConfig", "run"]
 
 import copy
 import time
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.invariants import metric, metric_cosine
-from atlasd.algebra.known_groups import lorentz
+from atlasd.algebra.known import lorentz
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery, load
@@ -31,21 +31,18 @@ from atlasd.nn.metric_gnn import (
     minkowski,
 )
 from atlasd.nn.metrics import load_metric
-from atlasd.runtime.allocation import keep_freed_memory
-from atlasd.runtime.checkpoint import Checkpoint
+from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.runtime.stages import located
+from atlasd.runtime.stages import current_stages, located
 from atlasd.studies.config import PaperConfig, option, tolerance_option
 from atlasd.studies.jets.data import find_jets, jet_count, read_jets
 from atlasd.studies.jets.run import jet_moments
-from atlasd.studies.jets.scores import accuracy, auroc, background_rejection
-from atlasd.studies.jets.train import Budget, log_odds, train_classifier
+from atlasd.studies.jets.train import Budget, accuracy, auroc, background_rejection, log_odds, train_classifier
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 from atlasd.studies.rivals.liegan import LieGAN
 
-RESUMES = True
 _SCORES = ("accuracy", "auroc", "rej_30", "rej_50")
 _MEASURED = 64
 """Jets on which the change of outputs under a group is measured."""
@@ -106,17 +103,14 @@ class _Jets:
     test_label: Tensor
 
 
-def run(
-    config: TopTaggingDownstreamConfig, seed: int, progress: Progress, kept: Checkpoint | None = None
-) -> tuple[Discovery, Extras]:
+def run(config: TopTaggingDownstreamConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Trains every network with the same jets, order, steps and seeds, and compares them."""
-    kept = Checkpoint() if kept is None else kept
     keep_freed_memory()
     files = _find(config)
     given = None if config.discovery is None else _load(located(config.discovery))
     liegan = None if config.liegan is None else load_metric(located(config.liegan))
-    found = _discover(config, files, seed, progress, kept) if given is None else given
-    liegan = _play(config, files, seed, progress, kept) if liegan is None else liegan
+    found = _discover(config, files, seed, progress) if given is None else given
+    liegan = _play(config, files, seed, progress) if liegan is None else liegan
     progress.say(f"reading {config.train} jets to train on and {config.test} to test on")
     jets = _read(config, files)
     networks = _networks(config, found, liegan)
@@ -124,7 +118,7 @@ def run(
     for s in range(seed, seed + config.seeds):
         for name, make in networks.items():
             work = partial(_measure, config, name, make, found, jets, s, progress)
-            done = results[name, s] = kept.do(f"{name}, seed {s}", work)
+            done = results[name, s] = current_stages().do(f"{name}, seed {s}", work)
             progress.say(f"{name}, seed {s}: AUROC {done['auroc']:.4f} after {done['seconds']:.0f} s")
     paper = paper_figures("top-tagging-downstream")
     each = {name: [results[name, s] for s in range(seed, seed + config.seeds)] for name in networks}
@@ -149,13 +143,8 @@ def _load(directory: str | Path) -> Discovery:
     return found
 
 
-def _discover(
-    config: TopTaggingDownstreamConfig, files: _Files, seed: int, progress: Progress, kept: Checkpoint
-) -> Discovery:
+def _discover(config: TopTaggingDownstreamConfig, files: _Files, seed: int, progress: Progress) -> Discovery:
     """The symmetry of the label, from jets that no network is tested on."""
-    place = None if kept.directory is None else kept.directory / "discovery"
-    if "discovery" in kept and place is not None:
-        return _load(str(place))
     x, y = _range(config, files.train, 0, min(config.discovery_jets, files.spare), None)
     recipe = jet_moments(epochs=8)
     found = discover(x[:, :_LEADING], y, predictor=recipe, tolerance=config.tolerance, seed=seed, progress=progress)
@@ -164,22 +153,19 @@ def _discover(
             f"no metric: nothing was found in {len(x)} jets ({found.verdict.reason}); raise discovery_jets or give "
             "discovery=DIR."
         )
-    if place is not None:
-        found.save(place)
-        kept.do("discovery", lambda: found.group.name)
     return found
 
 
-def _play(config: TopTaggingDownstreamConfig, files: _Files, seed: int, progress: Progress, kept: Checkpoint) -> Tensor:
+def _play(config: TopTaggingDownstreamConfig, files: _Files, seed: int, progress: Progress) -> Tensor:
     """The metric of LieGAN's generators, from the two leading constituents as in its paper."""
 
-    def work() -> list[list[float]]:
+    def work() -> Tensor:
         x, y = _range(config, files.train, 0, min(config.discovery_jets, files.spare), 2)
         search = LieGAN(generators=7, steps=config.liegan_steps)
         found = search.find_in_data(x, y, seed=seed, progress=progress)
-        return metric(LieAlgebra(found.basis)).form.tolist()
+        return metric(LieAlgebra(found.basis)).form
 
-    return torch.tensor(kept.do("LieGAN's metric", work), dtype=torch.float64)
+    return current_stages().do("LieGAN's metric", work)
 
 
 @dataclass(frozen=True)

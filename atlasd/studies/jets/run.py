@@ -26,7 +26,7 @@ from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import located
-from atlasd.studies.config import SearchConfig, option
+from atlasd.studies.config import SearchConfig, asking, option
 from atlasd.studies.jets.data import load_jets
 from atlasd.studies.lorentz import (
     MINKOWSKI,
@@ -99,10 +99,7 @@ def run(config: TopTaggingConfig, seed: int, progress: Progress) -> tuple[Discov
         predictor=_predictor(config),
         search=_search(config),
         cosets=_cosets(config),
-        tolerance=config.tolerance,
-        seed=seed,
-        device=config.device,
-        progress=progress,
+        **asking(config, seed, progress),
     )
     metrics = lorentz_metrics(found, conformal_lorentz())
     metrics["shared_pairs"] = shared_pairs(found.algebra.basis)

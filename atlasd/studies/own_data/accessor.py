@@ -9,11 +9,7 @@ from typing import Any
 
 
 class DatasetAccessor:
-    """What `ds.atlasd` offers.
-
-    Arguments:
-        dataset: An xarray dataset.
-    """
+    """What `ds.atlasd` offers."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset

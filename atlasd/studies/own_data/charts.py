@@ -80,7 +80,7 @@ def plan_charts(
         asked: `auto`, `grid`, `whole`, `sphere:K`, or centres `row,column;row,column`.
         in_radius: Half the width of input patches; suits the field by default.
         out_radius: Half the width of output patches.
-        vectors: Pairs of channels that are components of a vector; charts of the sphere turn them.
+        vectors: Pairs of channels that are components of a vector; charts of the sphere rotate them.
         budget: Seconds of a free machine in which an answer is wanted; `auto` takes fewer charts where it is short.
     """
     if not data.is_field:

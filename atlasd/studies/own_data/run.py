@@ -168,7 +168,7 @@ def _asked(targets: str, data: OwnData, action: Action | None) -> Targets:
 def _action(
     data: OwnData, vectors: str, sphere: bool, targets: str = "auto"
 ) -> tuple[Action | None, OwnData, tuple[tuple[int, int], ...]]:
-    """How matrices move the channels, the data in units of their own size, and the pairs that charts must turn."""
+    """How matrices mix the channels, the data in standard units, and the pairs of channels that charts rotate."""
     if vectors == "find":
         if data.x.ndim != 4 or data.y.ndim != 4 or sphere:
             raise InputError("--vectors find needs 2-D fields with values, in the plane; leave it out.")

@@ -87,7 +87,7 @@ def true_fields(name: str, t: Tensor, x: Tensor) -> Tensor:
     """
     none, one = torch.zeros_like(t), torch.ones_like(t)
     if name == BROWNIAN:
-        rows = [(one, none), (none, one), (2 * t, x)]
+        rows: list[tuple[Tensor, ...]] = [(one, none), (none, one), (2 * t, x)]
     elif name == GROWING:
         rows = [(one, none), (none, t.exp()), ((2 * t).exp(), (2 * t).exp() * x)]
     else:

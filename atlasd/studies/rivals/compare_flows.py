@@ -63,9 +63,13 @@ def data(config: CompareFlowsConfig, seed: int, control: bool) -> list[Flow]:
 
 
 def claimed(found: FlowDiscovery) -> Tensor:
-    """What our answer claims: generators whose breaking is certainly below the defect that makes a claim false."""
+    """What our answer claims: generators whose breaking is certainly below the defect that makes a claim false.
+
+    A breaking is that of an element of finite size, and grows with it; a defect is that of a generator of unit size.
+    """
     basis = found.algebra.basis
-    return basis[[d.upper <= DELTA for d, _ in zip(found.verdict.directions, basis, strict=True)]]
+    bounds = [d.upper / (d.extent or 1.0) for d, _ in zip(found.verdict.directions, basis, strict=True)]
+    return basis[[bound <= DELTA for bound in bounds]]
 
 
 def _answer(flows: Sequence[Flow], found: Callable[[Flow], Tensor]) -> Answer:

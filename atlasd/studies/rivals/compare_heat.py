@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.prediction.moments import MomentPredictor

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
+from atlasd.prediction.neural import MLPPredictor
 from atlasd.runtime.progress import Silent
 from atlasd.studies.config import option
 from atlasd.studies.rivals.asking import ask_map
@@ -41,6 +42,7 @@ class CompareSectorConfig(TaskConfig):
         "largest strength that counts as a symmetry; transformations of the plane typically cost less than 0.2",
         least=1e-6,
     )
+    network_steps: int = option(4000, "training steps of the network that follows the borders of sectors", least=1)
     liegan_steps: int = option(3000, "steps of LieGAN", least=1)
 
 
@@ -113,8 +115,10 @@ def _with_elements(answer: Answer, elements: Tensor) -> Answer:
 
 
 def ours(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
-    """The default discovery from the data."""
-    found = discover(*side.pair, tolerance=config.tolerance, seed=seed, progress=Silent())
+    """From the data, with a network: it follows the sharp borders of sectors, which bumps blur."""
+    network = MLPPredictor()
+    network = replace(network, schedule=replace(network.schedule, steps=config.network_steps))
+    found = discover(*side.pair, predictor=network, tolerance=config.tolerance, seed=seed, progress=Silent())
     return _with_elements(Answer.of(found), found.cosets)
 
 

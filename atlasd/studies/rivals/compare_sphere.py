@@ -7,7 +7,7 @@ __all__ = ["CONTEST", "CompareSphereConfig", "digit_charts"]
 from dataclasses import dataclass
 from typing import Any
 
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch

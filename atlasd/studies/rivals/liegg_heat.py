@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.discover import discover
 from atlasd.discovery.prepare import prepare

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Toy", "area", "interval", "toy", "toys"]
+__all__ = ["Toy", "area", "heights_and_area", "interval", "toy", "toys"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_algebras import scaling, shear, sl, so, trivial
-from atlasd.algebra.known_groups import cyclic, dihedral, orthogonal
+from atlasd.algebra.known import cyclic, dihedral, orthogonal, scaling, shear, sl, so, trivial
 from atlasd.errors import InputError
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Toy:
     """A function and the linear maps that leave its value as it is.
 
@@ -84,114 +83,52 @@ def toys() -> tuple[Toy, ...]:
 
 def _paper() -> tuple[Toy, ...]:
     half_turn = -torch.eye(2, dtype=torch.float64)
+    formula = "arctan((y + 0.1) / x)"
     return (
-        Toy(
-            name="d4",
-            formula="|x| + |y|",
-            function=lambda x: x.abs().sum(-1),
-            group=dihedral(4),
-        ),
-        Toy(
-            name="arctan",
-            formula="arctan((y + 0.1) / x)",
-            function=lambda x: torch.atan((x[:, 1] + 0.1) / x[:, 0]),
-            group=Group(trivial(2)),
-            approximate=half_turn[None],
-        ),
+        Toy("d4", "|x| + |y|", lambda x: x.abs().sum(-1), dihedral(4)),
+        Toy("arctan", formula, _arctan, Group(trivial(2)), approximate=half_turn[None]),
     )
 
 
 def _finite() -> tuple[Toy, ...]:
+    formula = "x^3 - 0.7 x^2 y + 1.3 x y^2 + 0.4 y^3 + 0.8 x^2 - 0.5 x y + 0.6 x - 0.9 y"
+    weights = (1.0, 2.0, 3.0)
+    signs = Group(trivial(3), _weighted_permutations(weights))
     return (
-        Toy(
-            name="cubic",
-            formula="x^3 - 0.7 x^2 y + 1.3 x y^2 + 0.4 y^3 + 0.8 x^2 - 0.5 x y + 0.6 x - 0.9 y",
-            function=_cubic,
-            group=Group(trivial(2)),
-        ),
-        Toy(
-            name="d3",
-            formula="x^3 - 3 x y^2",
-            function=lambda x: _third_power(x)[:, 0],
-            group=dihedral(3),
-        ),
-        Toy(
-            name="c3",
-            formula="(x + i y)^3, both parts",
-            function=_third_power,
-            group=cyclic(3),
-        ),
-        Toy(
-            name="signs",
-            formula="|x| + 2 |y| + 3 |z|",
-            function=lambda x: x.abs() @ torch.tensor([1.0, 2.0, 3.0]).to(x),
-            group=Group(trivial(3), _weighted_permutations((1.0, 2.0, 3.0))),
-        ),
+        Toy("cubic", formula, _cubic, Group(trivial(2))),
+        Toy("d3", "x^3 - 3 x y^2", lambda x: _third_power(x)[:, 0], dihedral(3)),
+        Toy("c3", "(x + i y)^3, both parts", _third_power, cyclic(3)),
+        Toy("signs", "|x| + 2 |y| + 3 |z|", lambda x: x.abs() @ torch.tensor(weights).to(x), signs),
     )
 
 
 def _continuous() -> tuple[Toy, ...]:
     time, space = torch.tensor([-1.0, 1.0, 1.0]).diag(), torch.tensor([1.0, 1.0, -1.0]).diag()
+    o12 = Group(so(1, 2), torch.stack([torch.eye(3), space, time, time @ space]))
     return (
-        Toy(
-            name="so2",
-            formula="p.q, det(p, q)",
-            function=lambda x: torch.stack([(x[:, 0] * x[:, 1]).sum(-1), area(x)], dim=-1),
-            group=Group(so(2)),
-            tokens=2,
-        ),
-        Toy(
-            name="o2",
-            formula="log(1 + x^2 + y^2)",
-            function=lambda x: x.square().sum(-1).log1p(),
-            group=orthogonal(2),
-        ),
-        Toy(
-            name="so3",
-            formula="p.q, det(p, q, r) + |r|",
-            function=_turning,
-            group=Group(so(3)),
-            tokens=3,
-        ),
-        Toy(
-            name="o3",
-            formula="exp(-(x^2 + y^2 + z^2) / 2)",
-            function=lambda x: (-x.square().sum(-1) / 2).exp(),
-            group=orthogonal(3),
-        ),
-        Toy(
-            name="scaling",
-            formula="2 x / r + x y / r^2",
-            function=_direction,
-            group=Group(scaling(2)),
-        ),
-        Toy(
-            name="shear",
-            formula="y of p and of q, det(p, q)",
-            function=lambda x: torch.stack([x[:, 0, 1], x[:, 1, 1], area(x)], dim=-1),
-            group=Group(shear(2)),
-            tokens=2,
-        ),
-        Toy(
-            name="sl2",
-            formula="det(p, q)",
-            function=area,
-            group=Group(sl(2)),
-            tokens=2,
-        ),
-        Toy(
-            name="so12",
-            formula="x^2 + y^2 - t^2",
-            function=lambda x: interval(x, 1),
-            group=Group(so(1, 2), torch.stack([torch.eye(3), space, time, time @ space])),
-        ),
-        Toy(
-            name="xyz",
-            formula="x y z",
-            function=lambda x: x.prod(-1),
-            group=Group(_diagonal_torus(), _even_monomials()),
-        ),
+        Toy("so2", "p.q, det(p, q)", _complex_product, Group(so(2)), tokens=2),
+        Toy("o2", "log(1 + x^2 + y^2)", lambda x: x.square().sum(-1).log1p(), orthogonal(2)),
+        Toy("so3", "p.q, det(p, q, r) + |r|", _turning, Group(so(3)), tokens=3),
+        Toy("o3", "exp(-(x^2 + y^2 + z^2) / 2)", lambda x: (-x.square().sum(-1) / 2).exp(), orthogonal(3)),
+        Toy("scaling", "2 x / r + x y / r^2", _direction, Group(scaling(2))),
+        Toy("shear", "y of p and of q, det(p, q)", heights_and_area, Group(shear(2)), tokens=2),
+        Toy("sl2", "det(p, q)", area, Group(sl(2)), tokens=2),
+        Toy("so12", "x^2 + y^2 - t^2", lambda x: interval(x, 1), o12),
+        Toy("xyz", "x y z", lambda x: x.prod(-1), Group(_diagonal_torus(), _even_monomials())),
     )
+
+
+def _arctan(x: Tensor) -> Tensor:
+    return torch.atan((x[:, 1] + 0.1) / x[:, 0])
+
+
+def _complex_product(x: Tensor) -> Tensor:
+    return torch.stack([(x[:, 0] * x[:, 1]).sum(-1), area(x)], dim=-1)
+
+
+def heights_and_area(x: Tensor) -> Tensor:
+    """Second coordinates of two tokens and their determinant: what a shear leaves, `(N, 2, 2)` to `(N, 3)`."""
+    return torch.stack([x[:, 0, 1], x[:, 1, 1], area(x)], dim=-1)
 
 
 def _cubic(x: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["CONFIG", "FunctionConfig", "ToyConfig", "discover_toy", "element_errors", "run"]
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +21,8 @@ from atlasd.errors import InputError
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.studies.config import SearchConfig, option
+from atlasd.runtime.text import did_you_mean
+from atlasd.studies.config import SearchConfig, asking, option
 from atlasd.studies.record import Extras
 from atlasd.studies.searches import coset_search, gradient_search
 from atlasd.studies.toys.functions import Toy, toy, toys
@@ -61,8 +61,7 @@ class ToyConfig(FunctionConfig):
         super().__post_init__()
         names = [each.name for each in toys()]
         if self.name not in names:
-            near = difflib.get_close_matches(self.name, names, n=3, cutoff=0.65)
-            hint = f", did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
+            hint = did_you_mean(self.name, names)
             raise InputError(f"`name` must be one of {', '.join(names)}, got {self.name!r}{hint}")
 
 
@@ -89,14 +88,7 @@ def run(config: ToyConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
 def discover_toy(chosen: Toy, config: FunctionConfig, seed: int, progress: Progress) -> Discovery:
     """Draws inputs and asks for the symmetry of the function, or of a predictor fitted to its values."""
     x = chosen.sample(config.samples, stream(seed, "toy", chosen.name))
-    options: dict[str, Any] = {
-        "search": config.make_search(),
-        "cosets": config.make_cosets(),
-        "tolerance": config.tolerance,
-        "seed": seed,
-        "device": config.device,
-        "progress": progress,
-    }
+    options = {"search": config.make_search(), "cosets": config.make_cosets(), **asking(config, seed, progress)}
     if config.predictor == "oracle":
         return discover(x, function=chosen.function, **options)
     with torch.no_grad():
@@ -115,8 +107,8 @@ def element_errors(found: Tensor, truth: Tensor) -> tuple[list[float], list[int]
 
     Example:
         >>> angle = math.radians(30.0)
-        >>> turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
-        >>> errors, nearest = element_errors(turn[None], torch.stack([-torch.eye(2), torch.eye(2)]))
+        >>> rotation = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+        >>> errors, nearest = element_errors(rotation[None], torch.stack([-torch.eye(2), torch.eye(2)]))
         >>> round(errors[0], 3), nearest
         (30.0, [1])
     """

@@ -24,12 +24,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
-from atlasd.algebra.known_algebras import scaling, sl, so
+from atlasd.algebra.known import scaling, sl, so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.geometry.actions import Action, GridAction
 from atlasd.geometry.atlas import Atlas
-from atlasd.studies.zoo.components import alone, signs
-from atlasd.studies.zoo.system import Function, Sampler, System
+from atlasd.studies.zoo.system import Function, Sampler, System, alone, signs
 
 REACH = 4
 """Radius in pixels of every stencil here: inputs reach that much further than outputs in each chart."""
@@ -197,7 +196,6 @@ def _system(
 ) -> System:
     return System(
         name=name,
-        kind="field",
         truth=truth,
         components=signs("++", "+-") if components is None else components,
         function=function,

@@ -12,15 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
-from atlasd.algebra.known_algebras import so, trivial
+from atlasd.algebra.known import so, trivial
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.random import stream
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
-from atlasd.studies.zoo.components import alone, conjugated, signs
 from atlasd.studies.zoo.field_systems import PROBE, blur, draw_waves, field_atlas, laplacian, plane_waves, wave_sampler
 from atlasd.studies.zoo.negatives import FAR_APART, lopsided
-from atlasd.studies.zoo.system import Function, Sampler, System
+from atlasd.studies.zoo.system import Function, Sampler, System, conjugated, signs
 
 _KERNEL = 7
 """Radius in pixels of the kernels here."""
@@ -92,14 +91,9 @@ def _broken(system: System, strength: float, generator: torch.Generator) -> Syst
     x = system.sample(64, generator)
     inner = (..., slice(8, -8), slice(8, -8))
     size, height = (symmetric(x) - x)[inner].std(), _oblique(x, angle)[inner].std()
-    return replace(
-        system,
+    return system.without_group(
         name=f"{system.name}_control",
-        truth=trivial(2),
-        components=alone(2),
-        function=lambda u: (
-            symmetric(u) + strength * (size / height).to(u) * lopsided(u, 1, rotation=angle, apart=FAR_APART)
-        ),
+        function=lambda u: symmetric(u) + strength * (size / height).to(u) * _oblique(u, angle),
         strength=strength,
         note=f"{system.name} with an oblique operator of {strength:g} of its size",
     )
@@ -110,7 +104,6 @@ def _blurred_photographs(generator: torch.Generator) -> tuple[System, ...]:
     kernel = _gaussian(width**2 * torch.eye(2, dtype=torch.float64))
     system = System(
         name="photographs",
-        kind="field",
         truth=so(2),
         components=_MIRROR,
         sample=photographs,
@@ -136,7 +129,6 @@ def _stripes(generator: torch.Generator) -> tuple[System, ...]:
     ratio = 8 + 6 * float(torch.rand((), generator=generator))
     system = System(
         name="stripes",
-        kind="field",
         truth=so(2),
         components=_MIRROR,
         sample=_striped(ratio),
@@ -157,9 +149,7 @@ def _small_field(generator: torch.Generator) -> tuple[System, ...]:
 
     system = System(
         name="small_field",
-        kind="field",
         truth=trivial(2),
-        components=alone(2),
         sample=wave_sampler(1.0),
         probe=wave_sampler(1.0, size=PROBE),
         function=with_second(lambda u: _oblique(u, angle)),
@@ -178,7 +168,6 @@ def _few_heat_fields(generator: torch.Generator) -> tuple[System, ...]:
     separable = bool(torch.rand((), generator=generator) < 0.5)
     system = System(
         name="few_heat_fields",
-        kind="field",
         truth=so(2),
         components=_MIRROR,
         sample=lambda samples, generator: heat_fields(
@@ -198,23 +187,21 @@ def _few_heat_fields(generator: torch.Generator) -> tuple[System, ...]:
         term = lopsided(x, 1, apart=FAR_APART)
         return y + (y - x).std() / term.std() * term
 
-    control = replace(
-        system, name="few_heat_fields_control", truth=trivial(2), components=alone(2), labels=labels,
-        note="heat flow with an oblique operator of its size",
-    )  # fmt: skip
-    return system, control
+    note = "heat flow with an oblique operator of its size"
+    return system, system.without_group(name="few_heat_fields_control", labels=labels, note=note)
 
 
 def _oblique_blur(generator: torch.Generator) -> tuple[System, ...]:
     """A blur along an ellipse at any angle: no search may prefer the axes."""
     angle = math.pi * float(torch.rand((), generator=generator))
     low, high = 1.0, 1.4 + 1.1 * float(torch.rand((), generator=generator))
-    turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=torch.float64)
-    root = turn @ torch.tensor([low, high], dtype=torch.float64).sqrt().diag() @ turn.mT
+    rotation = torch.tensor(
+        [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=torch.float64
+    )
+    root = rotation @ torch.tensor([low, high], dtype=torch.float64).sqrt().diag() @ rotation.mT
     kernel = _gaussian(root @ root)
     system = System(
         name="oblique_blur",
-        kind="field",
         truth=so(2).adjoint(root),
         components=conjugated(_MIRROR, root),
         sample=wave_sampler(1.0),

@@ -11,16 +11,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from atlasd.algebra.known_algebras import so, trivial
-from atlasd.algebra.known_groups import lorentz
+from atlasd.algebra.known import lorentz, so, trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.runtime.random import stream
 from atlasd.studies.toys.functions import interval
-from atlasd.studies.zoo.components import alone, conjugated, signs
 from atlasd.studies.zoo.kepler import kepler_systems
 from atlasd.studies.zoo.negatives import ripples
 from atlasd.studies.zoo.strength import standard_root
-from atlasd.studies.zoo.system import Function, Sampler, System
+from atlasd.studies.zoo.system import Function, Sampler, System, conjugated, signs
 
 
 def foreign_vectors(seed: int) -> tuple[System, ...]:
@@ -82,7 +80,7 @@ def _mirror(n: int) -> Tensor:
     return signs("+" * n, "-" + "+" * (n - 1))
 
 
-def broken(system: System, strength: float, generator: torch.Generator, **changes: object) -> System:
+def broken(system: System, strength: float, generator: torch.Generator) -> System:
     """The nearest control of a system: a generic term is added, and nothing is left of the group.
 
     The term is one of inputs in standard units: on a thin ellipse it would see only the long axis otherwise.
@@ -91,7 +89,6 @@ def broken(system: System, strength: float, generator: torch.Generator, **change
         system: The system, with an exact map.
         strength: Standard deviation of the term, relative to that of each output.
         generator: The source of randomness.
-        changes: Fields of the control that differ beside these.
     """
     assert system.function is not None
     symmetric = system.function
@@ -106,15 +103,12 @@ def broken(system: System, strength: float, generator: torch.Generator, **change
         term = strength * size.to(x) / height.to(x) * ripple(x)
         return symmetric(x) + (term if many else term[:, 0])
 
-    fields = {
-        "name": f"{system.name}_control",
-        "truth": trivial(system.size),
-        "components": alone(system.size),
-        "function": function,
-        "strength": strength,
-        "note": f"{system.name} with a generic term of {strength:g} of its size",
-    }
-    return replace(system, **{**fields, **changes})  # type: ignore[arg-type]
+    return system.without_group(
+        name=f"{system.name}_control",
+        function=function,
+        strength=strength,
+        note=f"{system.name} with a generic term of {strength:g} of its size",
+    )
 
 
 def _framed_norm(name: str, frame: Tensor, generator: torch.Generator, **fields: object) -> tuple[System, System]:
@@ -122,7 +116,6 @@ def _framed_norm(name: str, frame: Tensor, generator: torch.Generator, **fields:
     n = len(frame)
     system = System(
         name=name,
-        kind="vector",
         truth=so(n).adjoint(frame),
         components=conjugated(_mirror(n), frame),
         sample=_normal(n, frame=frame),
@@ -145,9 +138,7 @@ def _sets(name: str, tokens: int, samples: int, generator: torch.Generator) -> t
 
     system = System(
         name=name,
-        kind="vector",
         truth=so(3).adjoint(frame),
-        components=alone(3),
         sample=_normal(tokens, 3, frame=frame),
         function=function(share),
         samples=samples,
@@ -180,7 +171,6 @@ def _thin_cone(generator: torch.Generator) -> tuple[System, ...]:
 
     system = System(
         name="thin_cone",
-        kind="vector",
         truth=so(1, 1),
         components=signs("++", "+-", "-+", "--"),
         sample=sample,
@@ -202,10 +192,9 @@ def _one_column(generator: torch.Generator) -> tuple[System, ...]:
     rest = torch.linalg.svd((way / way.norm())[None]).Vh[1:]  # (2, 3), orthogonal to it
     free = torch.einsum("ai,bj->abij", rest, torch.eye(3, dtype=torch.float64)).flatten(0, 1)
     flip = torch.eye(3, dtype=torch.float64) - 2 * torch.outer(rest[0], rest[0])
-    turn = torch.outer(rest[0], rest[1]) - torch.outer(rest[1], rest[0])
+    rotation = torch.outer(rest[0], rest[1]) - torch.outer(rest[1], rest[0])
     system = System(
         name="one_column",
-        kind="vector",
         truth=LieAlgebra(free),
         components=torch.stack([torch.eye(3, dtype=torch.float64), flip]),
         sample=_normal(3),
@@ -215,7 +204,7 @@ def _one_column(generator: torch.Generator) -> tuple[System, ...]:
         note="a linear function: six directions leave it as it is",
     )
     control = replace(
-        system, name="one_column_control", truth=LieAlgebra(turn[None]),
+        system, name="one_column_control", truth=LieAlgebra(rotation[None]),
         function=lambda x: torch.stack([x @ way.to(x), _bell(x)], dim=-1), note="and the norm: rotations about it",
     )  # fmt: skip
     return system, control
@@ -232,7 +221,6 @@ def _few_samples(generator: torch.Generator) -> tuple[System, ...]:
     samples = round(_between(20, 160, generator))
     system = System(
         name="few_samples",
-        kind="vector",
         truth=so(n),
         components=_mirror(n),
         sample=_normal(n),
@@ -268,7 +256,6 @@ def _muons(generator: torch.Generator) -> tuple[System, ...]:
 
     system = System(
         name="muons",
-        kind="vector",
         truth=so(1, 3),
         components=lorentz(4).cosets,
         sample=sample,
@@ -277,7 +264,7 @@ def _muons(generator: torch.Generator) -> tuple[System, ...]:
         samples=4000,
         note="the mass of two muons",
     )
-    return system, broken(system, 1.5, generator, unreached=())
+    return system, broken(system, 1.5, generator)
 
 
 def _heavy_tails(generator: torch.Generator) -> tuple[System, ...]:
@@ -290,7 +277,6 @@ def _heavy_tails(generator: torch.Generator) -> tuple[System, ...]:
 
     system = System(
         name="heavy_tails",
-        kind="vector",
         truth=so(n),
         components=_mirror(n),
         sample=sample,
@@ -306,9 +292,7 @@ def _small_channel(generator: torch.Generator) -> tuple[System, ...]:
     ripple = ripples(torch.randn(2048, 2, generator=generator), 1, generator)
     system = System(
         name="small_channel",
-        kind="vector",
         truth=trivial(2),
-        components=alone(2),
         sample=_normal(2),
         function=lambda x: torch.stack([_bell(x), 0.01 * ripple(x)[:, 0]], dim=-1),
         samples=2000,

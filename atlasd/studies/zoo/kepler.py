@@ -10,26 +10,25 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from atlasd.algebra.known_algebras import so, trivial
+from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.geometry.actions import VectorAction
-from atlasd.studies.zoo.components import alone
 from atlasd.studies.zoo.negatives import ripples
-from atlasd.studies.zoo.system import System
+from atlasd.studies.zoo.system import System, alone
 
 _STEPS = 12
 
 
 def kepler_states(samples: int, generator: torch.Generator) -> Tensor:
     """States (q, p) on bound orbits of both senses, with shape `(N, 4)`: half axes 0.7 to 1.4, eccentricity to 0.5."""
-    axis, eccentric, anomaly, turn, sense = torch.rand(5, samples, generator=generator, dtype=torch.float64)
+    axis, eccentric, anomaly, direction, sense = torch.rand(5, samples, generator=generator, dtype=torch.float64)
     a, e = 0.7 + 0.7 * axis, 0.5 * eccentric
     u, side = 2 * math.pi * anomaly, torch.where(sense < 0.5, -1.0, 1.0)
     radius, minor = a * (1 - e * u.cos()), a * (1 - e**2).sqrt()
     speed = a.rsqrt() * a / radius
     q = torch.stack([a * (u.cos() - e), side * minor * u.sin()], dim=-1)
     p = speed[:, None] * torch.stack([-u.sin(), side * (1 - e**2).sqrt() * u.cos()], dim=-1)
-    angle = 2 * math.pi * turn
+    angle = 2 * math.pi * direction
     rotation = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], dim=-1).reshape(-1, 2, 2)
     return torch.cat([(rotation @ z[..., None])[..., 0] for z in (q, p)], dim=-1).float()
 
@@ -67,7 +66,6 @@ def kepler_systems(generator: torch.Generator) -> tuple[System, ...]:
     both, mirrors = _paired()
     step = System(
         name="kepler_step",
-        kind="vector",
         truth=both,
         components=torch.cat([alone(4), mirrors[2:]]),
         sample=kepler_states,
@@ -80,10 +78,8 @@ def kepler_systems(generator: torch.Generator) -> tuple[System, ...]:
     force = (0.4 * math.cos(angle), 0.4 * math.sin(angle))
     way = torch.tensor([-math.sin(angle), math.cos(angle)], dtype=torch.float64)
     across = torch.eye(2, dtype=torch.float64) - 2 * torch.outer(way, way)
-    pulled = replace(
-        step,
+    pulled = step.without_group(
         name="kepler_step_control",
-        truth=trivial(4),
         components=torch.cat([alone(4), torch.block_diag(across, across)[None]]),
         function=lambda x: kepler_step(x, force=force),
         note="a constant force: one mirror is left",
@@ -102,20 +98,21 @@ def kepler_systems(generator: torch.Generator) -> tuple[System, ...]:
 
 def _paired() -> tuple[LieAlgebra, Tensor]:
     """Rotations of q and p together, and mirrors of q, of p and of both, `(3, 4, 4)`."""
-    turn = so(2).basis[0]
+    rotation = so(2).basis[0]
     plain, mirror = torch.eye(2, dtype=torch.float64), torch.diag(torch.tensor([1.0, -1.0], dtype=torch.float64))
     pairs = ((mirror, plain), (plain, mirror), (mirror, mirror))
-    return LieAlgebra(torch.block_diag(turn, turn)[None]), torch.stack([torch.block_diag(*pair) for pair in pairs])
+    return LieAlgebra(torch.block_diag(rotation, rotation)[None]), torch.stack(
+        [torch.block_diag(*pair) for pair in pairs]
+    )
 
 
 def _energies(generator: torch.Generator) -> tuple[System, System]:
-    turn, still = so(2).basis[0], torch.zeros(2, 2, dtype=torch.float64)
-    apart = LieAlgebra(torch.stack([torch.block_diag(turn, still), torch.block_diag(still, turn)]))
+    rotation, still = so(2).basis[0], torch.zeros(2, 2, dtype=torch.float64)
+    apart = LieAlgebra(torch.stack([torch.block_diag(rotation, still), torch.block_diag(still, rotation)]))
     _, mirrors = _paired()
     ripple = ripples(kepler_states(2048, generator), 1, generator)
     energy = System(
         name="kepler_energy",
-        kind="vector",
         truth=apart,
         components=torch.cat([alone(4), mirrors]),
         sample=kepler_states,
@@ -124,11 +121,8 @@ def _energies(generator: torch.Generator) -> tuple[System, System]:
         note="the energy of a state: rotations of q and of p, each alone",
     )
     # The energy of these orbits spreads by 0.1.
-    control = replace(
-        energy,
+    control = energy.without_group(
         name="kepler_energy_control",
-        truth=trivial(4),
-        components=alone(4),
         function=lambda x: x[:, 2:].square().sum(-1) / 2 - 1 / x[:, :2].norm(dim=-1) + 0.02 * ripple(x)[:, 0],
         note="the energy and a generic term",
     )

@@ -7,18 +7,15 @@ __all__ = ["FAR_APART", "lopsided", "negative_systems", "ripples"]
 import cmath
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
-from atlasd.algebra.known_algebras import trivial
-from atlasd.algebra.known_groups import dihedral
+from atlasd.algebra.known import dihedral, trivial
 from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.random import stream
-from atlasd.studies.zoo.components import alone
 from atlasd.studies.zoo.field_systems import PROBE, REACH, field_atlas, plane_waves, wave_sampler
 from atlasd.studies.zoo.system import Function, System
 
@@ -66,12 +63,8 @@ def _break_vector(system: System, strength: float) -> System:
         term = strength * ripple(x) / height.to(x)
         return symmetric(x) / size.to(x) + (term if many else term[:, 0])
 
-    return replace(
-        system,
+    return system.without_group(
         name=name,
-        truth=trivial(system.size),
-        components=alone(system.size),
-        unreached=(),
         function=function,
         strength=strength,
         note=f"{system.name} with a generic term of {strength:g} of its size",
@@ -102,11 +95,8 @@ def _break_field(system: System, strength: float) -> System:
     def function(x: Tensor) -> Tensor:
         return symmetric(x) + strength * size.to(x) / height.to(x) * lopsided(x, outputs)
 
-    return replace(
-        system,
+    return system.without_group(
         name=name,
-        truth=trivial(2),
-        components=alone(2),
         function=function,
         strength=strength,
         note=f"{system.name} with an oblique operator of {strength:g} of its size",
@@ -162,11 +152,8 @@ def _uneven(system: System, strength: float) -> System:
         ones = torch.ones(1, 1, 1, dtype=u.dtype)
         return y * (1 + strength * math.sqrt(2.0) * plane_waves(wave, ones, ones, u.shape[-1]))
 
-    return replace(
-        system,
+    return system.without_group(
         name=f"{system.name}_uneven",
-        truth=trivial(2),
-        components=alone(2),
         function=function,
         strength=strength,
         fitted=False,
@@ -182,12 +169,8 @@ def _shuffled(system: System) -> System:
     def labels(x: Tensor, generator: torch.Generator) -> Tensor:
         return exact(x)[torch.randperm(len(x), generator=generator)]
 
-    return replace(
-        system,
+    return system.without_group(
         name=f"{system.name}_shuffled",
-        truth=trivial(system.size),
-        components=alone(system.size),
-        unreached=(),
         function=None,
         labels=labels,
         oracle=False,
@@ -231,9 +214,8 @@ def _vector(
 ) -> System:
     return System(
         name=name,
-        kind="vector",
         truth=trivial(n),
-        components=alone(n) if components is None else components,
+        components=components,
         sample=lambda samples, generator: torch.randn(samples, n, generator=generator),
         function=function,
         labels=None if function else lambda x, generator: torch.randn(len(x), *outputs, generator=generator),
@@ -274,9 +256,7 @@ def _field(name: str, function: Function | None, *, note: str = "") -> System:
     sample = wave_sampler(1.0)
     return System(
         name=name,
-        kind="field",
         truth=trivial(2),
-        components=alone(2),
         sample=sample,
         probe=wave_sampler(1.0, size=PROBE),
         function=function,

@@ -15,8 +15,6 @@ __all__ = [
     "zoo_table",
 ]
 
-import difflib
-import inspect
 import json
 import time
 from collections.abc import Iterable, Sequence
@@ -27,7 +25,6 @@ from typing import Any, Literal
 
 import torch
 
-from atlasd.algebra.known_algebras import trivial
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
@@ -39,7 +36,7 @@ from atlasd.runtime.executor import current_workers, process_pool, working
 from atlasd.runtime.files import write_atomically
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
-from atlasd.studies.zoo.components import alone
+from atlasd.runtime.text import did_you_mean
 from atlasd.studies.zoo.scoring import TOLERANCE, Outcome, Score, score_discovery
 from atlasd.studies.zoo.system import System
 from atlasd.studies.zoo.systems import foreign_systems, zoo_systems
@@ -92,7 +89,7 @@ class Row:
     Arguments:
         positive: Whether there is a group to be found, continuous or finite.
         truth: Dimension of the true algebra.
-        components: Number of components of the true group; `None` where it is not scored.
+        components: Number of components of the true group.
         false_generators: Directions claimed that are no symmetries of the exact map.
         false_elements: Coset representatives claimed that are none, or that lie in one component with another.
         upper: The largest upper end of what is claimed.
@@ -105,7 +102,7 @@ class Row:
     positive: bool
     truth: int
     found: int
-    components: int | None
+    components: int
     found_components: int
     name: str
     verdict: str
@@ -164,19 +161,8 @@ def _systems(seed: int) -> dict[str, System]:
     """
     known = {system.name: system for system in (*zoo_systems(), *foreign_systems(seed))}
     for name, (base, _) in _UNTRAINED.items():
-        system = known[base]
-        known[name] = System(
-            name=name,
-            kind=system.kind,
-            truth=trivial(system.size),
-            components=alone(system.size),
-            sample=system.sample,
-            probe=system.probe,
-            function=system.function,
-            atlas=system.atlas,
-            oracle=False,
-            note=f"{base} through a predictor that was never trained",
-        )
+        note = f"{base} through a predictor that was never trained"
+        known[name] = known[base].without_group(name=name, oracle=False, note=note)
     digits = upright_digits()
     known[digits.name] = digits
     return known
@@ -217,8 +203,7 @@ def plan_zoo(
     systems = _systems(first)
     for name in only:
         if name not in systems:
-            near = difflib.get_close_matches(name, systems, n=3, cutoff=0.6)
-            hint = f", did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
+            hint = did_you_mean(name, systems)
             raise InputError(f"unknown system {name!r}{hint} The zoo holds: {', '.join(systems)}.")
     modes: tuple[Mode, ...] = ("oracle", "fitted")
     chosen = [systems[name] for name in (only or systems)]
@@ -256,9 +241,6 @@ def _discover(task: Task, system: System) -> Discovery:
             x, y = system.sample(samples, generator), None
         else:
             x, y = system.data(samples, generator, noise=task.noise)
-    options: dict[str, Any] = {"tolerance": task.tolerance}
-    if "tolerance" not in inspect.signature(discover).parameters:
-        options = {}
     return discover(
         x,
         y,
@@ -266,21 +248,21 @@ def _discover(task: Task, system: System) -> Discovery:
         atlas=system.atlas,
         action=system.action,
         predictor=_UNTRAINED[task.system][1] if task.system in _UNTRAINED else None,
+        tolerance=task.tolerance,
         seed=task.seed,
         progress=False,
-        **options,
     )
 
 
 def _row(task: Task, system: System, found: Discovery | None, given: Score, reason: str, seconds: float) -> Row:
-    components = None if system.components is None else len(system.components)
+    components = len(system.elements)
     claimed = () if found is None else (*found.verdict.directions, *found.verdict.cosets)
     return Row(
         system=system.name,
         kind=system.kind,
         mode=task.mode,
         seed=task.seed,
-        positive=system.positive or (components or 1) > 1,
+        positive=system.positive or components > 1,
         truth=system.truth.dimension,
         found=found.group.dimension if found is not None else 0,
         components=components,
@@ -333,7 +315,7 @@ def zoo_table(rows: Iterable[Row]) -> str:
             row.mode,
             str(row.seed),
             str(row.truth),
-            "" if row.components is None else str(row.components),
+            str(row.components),
             str(row.found),
             str(row.found_components),
             row.name,
@@ -361,7 +343,7 @@ def describe_zoo(zoo: Zoo) -> str:
             f"{mode or 'total'}: {part.count('false discovery')} false discoveries "
             f"({sum(r.false_generators for r in part.rows)} generators, "
             f"{sum(r.false_elements for r in part.rows)} elements), "
-            f"{part.count('detected')} of {part.positives} positives found whole, "
+            f"{part.count('detected')} of {part.positives} positives found in full, "
             f"{part.wrong_dimension} with another dimension, {part.count('wrong components')} with other components, "
             f"{part.count('none')} of {negatives} negatives left alone" + (f", {skipped} skipped" if skipped else "")
         )
@@ -369,12 +351,7 @@ def describe_zoo(zoo: Zoo) -> str:
 
 
 def write_zoo(zoo: Zoo, directory: Path) -> Path:
-    """Writes `zoo.json` and `zoo.txt`, the table with its totals.
-
-    Arguments:
-        zoo: The rows.
-        directory: The directory, created if needed.
-    """
+    """Writes `zoo.json` and `zoo.txt`, the table with its totals."""
     content = json.dumps(zoo.to_dict(), indent=1) + "\n"
     text = f"{zoo_table(zoo.rows)}\n\n{describe_zoo(zoo)}\n"
     write_atomically(directory / "zoo.json", lambda path: path.write_text(content))

@@ -42,14 +42,13 @@ class Claims:
         generators: Strength of each direction of the claimed algebra, the worst size counting, `(k,)`. Directions
             are those furthest from the true algebra first.
         elements: Strength of each claimed coset representative but the identity, `(m - 1,)`.
-        components: Index of the true component of each claimed coset, -1 where it lies in none; `None` where
-            the finite part of the truth is not known.
+        components: Index of the true component of each claimed coset, -1 where it lies in none.
         angle: Largest principal angle to the truth in degrees, in standard units; `None` where one is trivial.
     """
 
     generators: Tensor
     elements: Tensor
-    components: tuple[int, ...] | None
+    components: tuple[int, ...]
     angle: float | None
 
 
@@ -102,13 +101,7 @@ def score_discovery(system: System, found: Discovery, seed: int, tolerance: floa
 
 
 def check_claims(system: System, group: Group, seed: int) -> Claims:
-    """Measures what a group claims on fresh inputs.
-
-    Arguments:
-        system: The truth.
-        group: The claimed group.
-        seed: Seed of the inputs.
-    """
+    """Measures what a group claims on fresh inputs."""
     n = system.size
     root = torch.eye(n, dtype=torch.float64)
     if system.kind == "vector":
@@ -144,12 +137,10 @@ def _worst_first(claimed: LieAlgebra, truth: LieAlgebra) -> Tensor:
     return frame / torch.linalg.matrix_norm(frame, ord=2)[:, None, None] if len(frame) else frame
 
 
-def _components(system: System, cosets: Tensor, truth: LieAlgebra, root: Tensor) -> tuple[int, ...] | None:
+def _components(system: System, cosets: Tensor, truth: LieAlgebra, root: Tensor) -> tuple[int, ...]:
     """Component of the true group for every claimed coset, decided in standard units; -1 outside."""
-    if system.components is None:
-        return None
     inverse = torch.linalg.inv(root)
-    given, known = (inverse @ c.double() @ root for c in (cosets, system.components))
+    given, known = (inverse @ c.double() @ root for c in (cosets, system.elements))
     membership = Membership(truth)
     residuals = membership.residuals(torch.linalg.solve(known[None], given[:, None]))  # (claimed, true)
     nearest = residuals.min(1)
@@ -161,7 +152,7 @@ def _outside(claims: Claims, system: System) -> tuple[int, int]:
     """Numbers of false generators and elements where there is no exact map: what lies outside the true group."""
     beyond = len(claims.generators) - system.truth.dimension
     angled = int(claims.angle is not None and claims.angle > system.angle)
-    elements = sum(c < 0 for c in claims.components or ())
+    elements = sum(c < 0 for c in claims.components)
     return max(beyond, angled), elements
 
 
@@ -171,7 +162,7 @@ def _repeated(group: Group, claims: Claims, system: System) -> int:
     Elements of a continuous group that is not claimed itself count only where the system says so: a half-turn may
     well be shown where rotations by other angles are not.
     """
-    if claims.components is None or (group.dimension != system.truth.dimension and not system.whole):
+    if group.dimension != system.truth.dimension and not system.whole:
         return 0
     inside = [c for c in claims.components if c >= 0]
     return len(inside) - len(set(inside))
@@ -179,7 +170,7 @@ def _repeated(group: Group, claims: Claims, system: System) -> int:
 
 def _outcome(system: System, found: Discovery, claims: Claims) -> Outcome:
     group, truth = found.group, system.truth
-    components = 1 if system.components is None else len(system.components)
+    components = len(system.elements)
     if not group.dimension and group.components == 1:
         if not truth.dimension and components == 1:
             return "none"
@@ -190,10 +181,7 @@ def _outcome(system: System, found: Discovery, claims: Claims) -> Outcome:
         return "inexact"
     if group.dimension < truth.dimension:
         return "wrong dimension"
-    if claims.components is not None and -1 in claims.components:
+    if -1 in claims.components:
         return "inexact"
-    if claims.components is not None:
-        needed = set(range(components)) - set(system.unreached)
-        if not needed <= set(claims.components):
-            return "wrong components"
-    return "detected"
+    needed = set(range(components)) - set(system.unreached)
+    return "detected" if needed <= set(claims.components) else "wrong components"

@@ -41,7 +41,6 @@ def exact_strength(system: System, g: Tensor, samples: int, generator: torch.Gen
         >>> from atlasd.algebra.lie import LieAlgebra
         >>> norm = System(
         ...     name="norm",
-        ...     kind="vector",
         ...     truth=LieAlgebra(torch.zeros(0, 2, 2)),
         ...     sample=lambda samples, generator: torch.randn(samples, 2, generator=generator),
         ...     function=lambda x: x.norm(dim=-1),

@@ -1,17 +1,19 @@
-"""A system of the zoo: data, the map behind them, and the algebra that a discovery should find."""
+"""A system of the zoo: data, the map behind them, the algebra that a discovery should find, and its components."""
 
 from __future__ import annotations
 
-__all__ = ["Function", "Sampler", "System"]
+__all__ = ["Function", "Sampler", "System", "alone", "conjugated", "signed_permutations", "signs"]
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
+from atlasd.algebra.known import trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
@@ -27,15 +29,14 @@ class System:
 
     Arguments:
         name: Unique in the zoo.
-        kind: `vector` for inputs `(N, n)` or `(N, P, n)`, `field` for inputs `(N, C, H, W)`.
         truth: The largest algebra that is a symmetry *and testable*; dimension 0 for negatives.
         sample: Draws inputs, given their number and a generator.
         function: The exact map, differentiable, in the dtype of its input; `None` where labels have none.
         labels: Draws labels for inputs, where they are not `function` of them.
         atlas: Charts of a field; `None` for vectors.
         action: How matrices act; `None` is the default for the kind, with invariant outputs.
-        components: One element per component of the true group, `(m, n, n)`, the identity first; `None` where
-            the finite part is not known and not scored.
+        components: One element per component of the true group, `(m, n, n)`, the identity first; left out, there is
+            no other component.
         unreached: Indices of components that lead away from all data and need not be found.
         probe: Draws the inputs on which claims are checked against the exact map; `sample` by default. Fields to
             probe are larger than those to learn from, so that transformed windows stay inside.
@@ -51,7 +52,6 @@ class System:
     Example:
         >>> norm = System(
         ...     name="norm",
-        ...     kind="vector",
         ...     truth=LieAlgebra(torch.tensor([[[0.0, -1.0], [1.0, 0.0]]])),
         ...     sample=lambda samples, generator: torch.randn(samples, 2, generator=generator),
         ...     function=lambda x: x.norm(dim=-1),
@@ -62,7 +62,6 @@ class System:
     """
 
     name: str
-    kind: Literal["vector", "field"]
     truth: LieAlgebra
     sample: Sampler
     function: Function | None
@@ -86,8 +85,23 @@ class System:
             raise InputError(
                 f"`function` must be given for {self.name!r}, got None; without it give `labels` and oracle=False."
             )
-        if (self.kind == "field") != (self.atlas is not None):
-            raise InputError(f"`atlas` must be given for fields and only for them, got {self.atlas} in {self.name!r}.")
+        if self.components is None:
+            object.__setattr__(self, "components", alone(self.size))
+
+    @property
+    def kind(self) -> Literal["vector", "field"]:
+        """`vector` for inputs `(N, n)` or `(N, P, n)`, `field` for inputs `(N, C, H, W)`."""
+        return "vector" if self.atlas is None else "field"
+
+    @property
+    def elements(self) -> Tensor:
+        """One element per component of the true group, with shape `(m, n, n)`."""
+        assert self.components is not None
+        return self.components
+
+    def without_group(self, **changes: Any) -> System:
+        """A variant that has no symmetry left, with other changes."""
+        return replace(self, **{"truth": trivial(self.size), "components": None, "unreached": (), **changes})
 
     @property
     def positive(self) -> bool:
@@ -119,3 +133,30 @@ class System:
         # Fields have one spread per channel, vectors one per output.
         spread = y.std((0, *range(2, y.ndim)), keepdim=True)
         return x, y + size * spread * torch.randn(y.shape, generator=generator, dtype=y.dtype)
+
+
+def alone(n: int) -> Tensor:
+    """The identity as the only component, with shape `(1, n, n)`."""
+    return torch.eye(n, dtype=torch.float64)[None]
+
+
+def signs(*rows: str) -> Tensor:
+    """Diagonal matrices of signs, with shape `(m, n, n)`.
+
+    Example:
+        >>> signs("++", "+-")[1].tolist()
+        [[1.0, 0.0], [0.0, -1.0]]
+    """
+    return torch.tensor([[1.0 if c == "+" else -1.0 for c in row] for row in rows], dtype=torch.float64).diag_embed()
+
+
+def signed_permutations() -> Tensor:
+    """Permutations of three coordinates with an even number of signs, with shape `(24, 3, 3)`."""
+    orders = torch.eye(3, dtype=torch.float64)[torch.tensor(list(permutations(range(3))))]
+    return (orders[:, None] @ signs("+++", "+--", "-+-", "--+")).flatten(0, 1)
+
+
+def conjugated(components: Tensor, frame: Tensor) -> Tensor:
+    """The components `(m, n, n)` in another basis, `frame c frame^-1`."""
+    moved = frame @ components @ torch.linalg.inv(frame)
+    return torch.cat([alone(len(frame)), moved[1:]])

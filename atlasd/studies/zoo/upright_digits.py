@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from atlasd.algebra.known_algebras import trivial
+from atlasd.algebra.known import trivial
 from atlasd.geometry.atlas import Atlas
-from atlasd.studies.digits.mnist import read_idx
-from atlasd.studies.zoo.components import alone
+from atlasd.studies.digits.data import read_idx
 from atlasd.studies.zoo.system import System
 
 _IMAGES, _LABELS = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
@@ -67,9 +66,7 @@ def upright_digits() -> System:
     digits = _Digits()
     return System(
         name="upright_digits",
-        kind="field",
         truth=trivial(2),
-        components=alone(2),
         sample=digits.sample,
         function=None,
         labels=digits.classes,

@@ -5,16 +5,16 @@ from __future__ import annotations
 __all__ = ["vector_systems"]
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from atlasd.algebra.known_algebras import borel, heisenberg, scaling, shear, sl, so, sp
+from atlasd.algebra.known import borel, heisenberg, scaling, shear, sl, so, sp
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.geometry.actions import Action, VectorAction
-from atlasd.studies.toys.functions import area, interval
-from atlasd.studies.zoo.components import alone, conjugated, signed_permutations, signs
-from atlasd.studies.zoo.system import Function, Sampler, System
+from atlasd.geometry.actions import VectorAction
+from atlasd.studies.toys.functions import area, heights_and_area, interval
+from atlasd.studies.zoo.system import Function, Sampler, System, conjugated, signed_permutations, signs
 
 
 def vector_systems() -> tuple[System, ...]:
@@ -36,28 +36,8 @@ def vector_systems() -> tuple[System, ...]:
     )
 
 
-def _system(
-    name: str,
-    truth: LieAlgebra,
-    function: Function,
-    sample: Sampler,
-    *,
-    components: Tensor | None = None,
-    unreached: tuple[int, ...] = (),
-    action: Action | None = None,
-    note: str = "",
-) -> System:
-    return System(
-        name=name,
-        kind="vector",
-        truth=truth,
-        components=alone(truth.size) if components is None else components,
-        unreached=unreached,
-        function=function,
-        sample=sample,
-        action=action,
-        note=note,
-    )
+def _system(name: str, truth: LieAlgebra, function: Function, sample: Sampler, **more: Any) -> System:
+    return System(name=name, truth=truth, function=function, sample=sample, **more)
 
 
 def _rotations() -> tuple[System, ...]:
@@ -87,21 +67,16 @@ def _rotations() -> tuple[System, ...]:
             components=signs("+++", "---"),
             note="a Gaussian bell",
         ),
-        _system(
-            "ellipse",
-            so(2).adjoint(_stretch(2)),
-            lambda x: _unstretched(x).square().sum(-1).log1p(),
-            _stretched(2),
-            components=conjugated(signs("++", "+-"), _stretch(2)),
-            note="so(2) in other coordinates",
-        ),
-        _system(
-            "ellipsoid",
-            so(3).adjoint(_stretch(3)),
-            lambda x: _unstretched(x).square().sum(-1).log1p(),
-            _stretched(3),
-            components=signs("+++", "---"),
-            note="so(3) in other coordinates",
+        *(
+            _system(
+                name,
+                so(n).adjoint(_stretch(n)),
+                lambda x: _unstretched(x).square().sum(-1).log1p(),
+                _stretched(n),
+                components=conjugated(mirrors, _stretch(n)),
+                note=f"so({n}) in other coordinates",
+            )
+            for name, n, mirrors in (("ellipse", 2, signs("++", "+-")), ("ellipsoid", 3, signs("+++", "---")))
         ),
     )
 
@@ -146,7 +121,7 @@ def _scalings() -> tuple[System, ...]:
 def _triangular() -> tuple[System, ...]:
     upper = torch.tensor([[[1.0, 0.0], [0.0, -1.0]], [[0.0, 1.0], [0.0, 0.0]]])
     return (
-        _system("shear", shear(2), _shear_invariants, _normal(2, 2), note="not closed under transpose"),
+        _system("shear", shear(2), heights_and_area, _normal(2, 2), note="not closed under transpose"),
         _system("borel", borel(2), _flag, _triangles, note="ratios of second coordinates and of areas"),
         _system("axis", LieAlgebra(upper), _weighted_flag, _pairs, note="upper triangular and trace-free"),
         _system("heisenberg", heisenberg(), _nested_determinants, _normal(3, 3)),
@@ -221,23 +196,17 @@ def _cubics() -> tuple[System, ...]:
 def _equivariant() -> tuple[System, ...]:
     vectors = VectorAction(rho_out=lambda g: g)
     return (
-        _system(
-            "central2",
-            so(2),
-            _central_force,
-            _normal(2),
-            components=signs("++", "+-"),
-            action=vectors,
-            note="outputs rotate with the input",
-        ),
-        _system(
-            "central3",
-            so(3),
-            _central_force,
-            _normal(3),
-            components=signs("+++", "---"),
-            action=vectors,
-            note="outputs rotate with the input",
+        *(
+            _system(
+                f"central{n}",
+                so(n),
+                _central_force,
+                _normal(n),
+                components=mirrors,
+                action=vectors,
+                note="outputs rotate with the input",
+            )
+            for n, mirrors in ((2, signs("++", "+-")), (3, signs("+++", "---")))
         ),
         _system(
             "cross",
@@ -338,10 +307,6 @@ def _direction(x: Tensor) -> Tensor:
         return 2 * way[:, 0] + 3 * way[:, 0] * way[:, 1]
     u, v, w = way.unbind(-1)
     return torch.stack([u + 2 * v * w - u * w, v - w + 2 * u * v + u**3], dim=-1)
-
-
-def _shear_invariants(x: Tensor) -> Tensor:
-    return torch.stack([x[:, 0, 1], x[:, 1, 1], area(x)], dim=-1)
 
 
 def _minors(x: Tensor) -> Tensor:

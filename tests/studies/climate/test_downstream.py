@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from atlasd.errors import DataError, InputError
-from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
+from atlasd.runtime.stages import keeping, resuming
 from atlasd.studies import find_experiment
 from atlasd.studies.climate import downstream
 from atlasd.studies.climate.synthetic import synthetic_climate
@@ -81,8 +81,9 @@ def test_standard_maps_have_no_mean_and_unit_spread():
 
 def test_both_models_are_compared_and_nothing_is_done_twice(tmp_path):
     config = configure(downstream.CONFIG, SMALL)
-    kept = Checkpoint(tmp_path / "kept", "test")
-    found, extras = downstream.run(config, 0, Silent(), kept)
+    with pytest.raises(KeyboardInterrupt), keeping(tmp_path / "run", ["run"], "1"):
+        found, extras = downstream.run(config, 0, Silent())
+        raise KeyboardInterrupt
     json.dumps(extras.metrics)
     assert found.group.name == "GL+(2)"
     curved, flat, human = extras.metrics["rows"]
@@ -93,7 +94,8 @@ def test_both_models_are_compared_and_nothing_is_done_twice(tmp_path):
     assert human["mean_iou"] > 0.6
     assert extras.paper["human"]["mean_iou"] == 0.5026
     assert math.isfinite(extras.metrics["difference"]) and extras.metrics["fewer_parameters"] > 4
-    _, again = downstream.run(config, 0, Silent(), Checkpoint(tmp_path / "kept", "test"))
+    with resuming(), keeping(tmp_path / "run", ["run"], "1"):
+        _, again = downstream.run(config, 0, Silent())
     assert again.metrics == extras.metrics
 
 

@@ -157,7 +157,7 @@ def test_bad_labels_and_files(folder, tmp_path_factory):
         open_climate(folder).fields(0, ["UBOT9"])
     whole = (folder / "data-1996-01-03-01-1_0.nc").read_bytes()
     (folder / "data-1996-01-03-01-1_0.nc").write_bytes(whole[:500])
-    with pytest.raises(DataError, match="must be a whole netCDF file or zarr store, got one that cannot be read"):
+    with pytest.raises(DataError, match="must be a complete netCDF file or zarr store, got one that cannot be read"):
         open_climate(folder)
     with pytest.raises(DataError, match="must hold netCDF files"):
         open_climate(tmp_path_factory.mktemp("empty"))

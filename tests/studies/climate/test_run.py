@@ -8,9 +8,10 @@ from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
-from atlasd.report.views import draw_actions
+from atlasd.report.figures import draw_actions
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
+from atlasd.runtime.stages import keeping
 from atlasd.studies.climate import run as climate
 from atlasd.studies.climate.classes import ACTIONS
 from atlasd.studies.climate.samples import DISCOVERY
@@ -87,3 +88,10 @@ def test_winds_turn_with_the_map():
 def test_the_symmetry_that_was_built_in_is_found(symmetry, name, seed):
     found, _ = climate.run(configure(climate.CONFIG, {"symmetry": symmetry}), seed, Silent())
     assert found.group.name == name and found.predictor.skill > 0.5
+
+
+def test_large_arrays_of_a_run_lie_in_its_directory(tmp_path, monkeypatch):
+    """A killed run would leave gigabytes elsewhere."""
+    monkeypatch.setattr(climate, "_run", lambda config, seed, progress, scratch: scratch.parent)
+    with keeping(tmp_path / "run", ["run", "climate"], "1"):
+        assert climate.run(configure(climate.CONFIG, SMALL), 0, Silent()) == tmp_path / "run"

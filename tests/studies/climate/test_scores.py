@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from atlasd.errors import InputError
-from atlasd.studies.climate.scores import jaccard_loss, segmentation_scores
+from atlasd.studies.climate.vertices import jaccard_loss, segmentation_scores
 
 
 def test_a_labelling_agrees_with_itself_and_not_with_another():

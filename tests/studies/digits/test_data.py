@@ -10,9 +10,8 @@ from atlasd.errors import DataError, InputError
 from atlasd.geometry.actions import GridAction
 from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.random import stream
-from atlasd.studies.digits import mnist
-from atlasd.studies.digits.data import BACKGROUND, CENTRES, RADIUS, sphere_mnist
-from atlasd.studies.digits.mnist import read_idx
+from atlasd.studies.digits import data as digits
+from atlasd.studies.digits.data import BACKGROUND, CENTRES, RADIUS, read_idx, sphere_mnist
 
 
 @pytest.fixture
@@ -109,9 +108,9 @@ def test_files_that_are_not_there_are_asked_for(monkeypatch, tmp_path):
         asked.extend(only)
         raise DataError("could not be fetched")
 
-    monkeypatch.setattr(mnist, "fetch", refuse)
+    monkeypatch.setattr(digits, "fetch", refuse)
     monkeypatch.setenv("ATLASD_DATA", str(tmp_path))
     with pytest.raises(DataError, match="could not be fetched"):
-        mnist.load_mnist("test")
+        digits.load_mnist("test")
     assert asked == ["t10k-images-idx3-ubyte.gz"]
-    assert {name for pair in mnist.FILES.values() for name in pair} == {f.name for f in find_data("mnist").files}
+    assert {name for pair in digits.FILES.values() for name in pair} == {f.name for f in find_data("mnist").files}

@@ -9,14 +9,14 @@ from torch import nn
 import atlasd as ad
 from atlasd.errors import DataError, InputError
 from atlasd.nn import GroupConv2d, export, field_error
-from atlasd.runtime.checkpoint import Checkpoint
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
-from atlasd.studies import find_experiment
+from atlasd.runtime.stages import keeping, resuming
 from atlasd.studies.config import configure, parse_settings
 from atlasd.studies.digits import data as digits
 from atlasd.studies.digits import downstream
-from atlasd.studies.digits.pixel_networks import Plan, digit_accuracy, fit_pixels, parameters, pixel_network
+from atlasd.studies.digits.pixel_networks import Plan, digit_accuracy, fit_pixels, pixel_network
+from atlasd.studies.networks import weight_count
 
 C4, SO2 = ad.known.cyclic(4), ad.known.special_orthogonal(2)
 SMALL = Plan(channels=(1, 8, 8, 3), dilated=(2,), halve=True, epochs=2, batch=4, learning_rate=1e-2, cycle=True)
@@ -50,7 +50,7 @@ def test_networks_keep_the_resolution_and_turn_if_they_have_a_group(group, kind)
 def test_the_papers_network_has_less_than_a_third_of_the_weights_with_quarter_turns():
     plan = Plan(channels=downstream._PAPER, dilated=(5, 6, 7, 8))
     plain, turned = (pixel_network(plan, group, "trivial", stream(0)) for group in (None, C4))
-    assert parameters(turned) < parameters(plain) / 3
+    assert weight_count(turned) < weight_count(plain) / 3
     layers = [m for m in plain if isinstance(m, nn.Conv2d)]
     assert len(layers) == 12 and [m.dilation[0] for m in layers] == [1] * 4 + [2] * 4 + [1] * 4
     assert plain(torch.zeros(1, 1, 20, 20)).shape == (1, 11, 20, 20)
@@ -99,8 +99,9 @@ TINY = {"spheres": 4, "test": 3, "epochs": 1, "width": 8, "seeds": 2}
 
 def test_the_comparison(strokes, tmp_path):
     config = configure(downstream.DownstreamConfig, TINY)
-    kept = Checkpoint(tmp_path / "kept", "test")
-    found, extras = downstream.run(config, 0, Silent(), kept)
+    with pytest.raises(KeyboardInterrupt), keeping(tmp_path / "run", ["run"], "1"):
+        found, extras = downstream.run(config, 0, Silent())
+        raise KeyboardInterrupt
     rows = {row["model"]: row for row in extras.metrics["rows"]}
     assert list(rows) == ["plain", "C4", "C8", "group"]
     assert found.group.name == "SO(2)" and "not discovered" in found.verdict.reason
@@ -114,7 +115,8 @@ def test_the_comparison(strokes, tmp_path):
     assert extras.paper["C4"] == 0.9381
     json.dumps(extras.metrics)
     # What is kept is not done again.
-    _, again = downstream.run(config, 0, Silent(), Checkpoint(tmp_path / "kept", "test"))
+    with resuming(), keeping(tmp_path / "run", ["run"], "1"):
+        _, again = downstream.run(config, 0, Silent())
     assert again.metrics["rows"] == extras.metrics["rows"]
 
 
@@ -129,7 +131,6 @@ def test_a_discovery_brings_its_own_group(strokes, tmp_path, discovery):
 def test_settings():
     paper = parse_settings(downstream.DownstreamConfig, ["preset=paper"])
     assert (paper.network, paper.epochs, paper.spheres, paper.learning_rate) == ("paper", 100, 10_000, 1e-3)
-    assert find_experiment("sphere-mnist-downstream").resumes()
     with pytest.raises(InputError, match="`group` must be one of"):
         parse_settings(downstream.DownstreamConfig, ["group=SO(3)"])
     with pytest.raises(InputError, match="the group lacks it"):

@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from atlasd.algebra.known_algebras import so, trivial
+from atlasd.algebra.known import so, trivial
 from atlasd.data.fetch import data_directory
 from atlasd.discovery.discover import TOLERANCE
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import AtlasdError
-from atlasd.report.views import draw_spheres
+from atlasd.report.figures import draw_spheres
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.config import configure

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Silent
 from atlasd.studies.demo import DEMO

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.discover import TOLERANCE
 from atlasd.discovery.gradient import GradientSearch

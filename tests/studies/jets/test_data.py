@@ -92,7 +92,7 @@ def test_arrays(tmp_path):
     with pytest.raises(DataError, match="must hold `label`, got momenta"):
         load_jets(path)
     path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(DataError, match=r"must be a whole \.npz file"):
+    with pytest.raises(DataError, match=r"must be a complete \.npz file"):
         load_jets(path)
 
 
@@ -130,11 +130,11 @@ def test_bad_files(tmp_path, reference):
     whole = reference[0].read_bytes()
     cut = tmp_path / "cut.h5"
     cut.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"must be a whole HDF5 file, got one that cannot be read \(.*truncated"):
+    with pytest.raises(DataError, match=r"must be a complete HDF5 file, got one that cannot be read \(.*truncated"):
         load_jets(cut)
     text = tmp_path / "text.h5"
     text.write_text("E_0,PX_0\n1,2\n")
-    with pytest.raises(DataError, match="must be a whole HDF5 file"):
+    with pytest.raises(DataError, match="must be a complete HDF5 file"):
         load_jets(text)
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["images"] = np.zeros(3)

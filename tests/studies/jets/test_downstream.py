@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_groups import lorentz, orthogonal
+from atlasd.algebra.known import lorentz, orthogonal
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.result import Discovery, PredictorSummary, Verdict
 from atlasd.errors import DataError, InputError
@@ -15,6 +15,7 @@ from atlasd.nn.metric_gnn import minkowski
 from atlasd.nn.metrics import save_metric
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
+from atlasd.runtime.stages import resuming
 from atlasd.studies.jets import downstream as module
 from atlasd.studies.record import execute, plan_run
 
@@ -64,7 +65,7 @@ def test_all_five_and_what_they_are_invariant_to(place):
         for model in ("LorentzNet (w/o)", "EGNN", "LieGNN"):
             assert change[model][f"lorentz_{when}"] > 1e-4
     names = {path.name for path in (place / "run").iterdir()}
-    assert "result.json" in names and "kept" not in names
+    assert "result.json" in names and "stages" not in names
 
 
 def test_a_killed_run_goes_on_where_it_was(place, monkeypatch):
@@ -81,8 +82,9 @@ def test_a_killed_run_goes_on_where_it_was(place, monkeypatch):
     monkeypatch.setattr(module, "_measure", killed)
     with pytest.raises(KeyboardInterrupt):
         execute(plan_run("top-tagging-downstream", words, out=place / "run"), Silent())
-    assert (place / "run" / "kept" / "parts.json").is_file() and not (place / "run" / "result.json").exists()
-    recorded = execute(plan_run("top-tagging-downstream", words, out=place / "run"), Silent())
+    assert (place / "run" / "stages" / "manifest.json").is_file() and not (place / "run" / "result.json").exists()
+    with resuming():
+        recorded = execute(plan_run("top-tagging-downstream", words, out=place / "run"), Silent())
     assert done == ["LorentzNet", "AtlasGNN", "LieGNN", "LorentzNet (w/o)", "killed", "EGNN"]
     again = execute(plan_run("top-tagging-downstream", words, out=place / "other"), Silent())
     for one, other in zip(recorded.content["metrics"]["each"], again.content["metrics"]["each"], strict=True):
@@ -90,7 +92,7 @@ def test_a_killed_run_goes_on_where_it_was(place, monkeypatch):
 
 
 def test_metrics_are_found_in_the_jets_unless_given(place, monkeypatch):
-    """The two searches are replaced by what they would find: here it matters that each is asked once."""
+    """The two searches are replaced by what they would find: here it matters what each is asked, and how often."""
     asked = []
 
     def discovered(x, y, **options):
@@ -113,9 +115,11 @@ def test_metrics_are_found_in_the_jets_unless_given(place, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         execute(plan_run("top-tagging-downstream", words, out=place / "run"), Silent())
     monkeypatch.setattr(module, "_measure", measure)
-    recorded = execute(plan_run("top-tagging-downstream", words, out=place / "run"), Silent())
-    # Sixty of the 120 jets are to be tested on, and no search sees them.
-    assert asked == [("discovery", (60, 5, 4)), ("liegan", (60, 1, 2, 4), 2)]
+    with resuming():
+        recorded = execute(plan_run("top-tagging-downstream", words, out=place / "run"), Silent())
+    # Sixty of the 120 jets are to be tested on, and no search sees them. A discovery goes on from stages of its own.
+    first = ("discovery", (60, 5, 4))
+    assert asked == [first, ("liegan", (60, 1, 2, 4), 2), first]
     assert recorded.discovery.group.name == "O+(1,3)"
     assert recorded.content["metrics"]["liegan_cosine"] == pytest.approx(1)
 

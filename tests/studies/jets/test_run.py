@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.errors import DataError
 from atlasd.runtime.progress import Silent
 from atlasd.studies.config import parse_settings

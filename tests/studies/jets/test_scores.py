@@ -5,7 +5,7 @@ import torch
 
 from atlasd.errors import InputError
 from atlasd.runtime.random import stream
-from atlasd.studies.jets.scores import accuracy, auroc, background_rejection
+from atlasd.studies.jets.train import accuracy, auroc, background_rejection
 
 LABEL = torch.tensor([1, 1, 1, 1, 0, 0, 0, 0])
 

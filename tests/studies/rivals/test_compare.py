@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from atlasd.algebra.known_algebras import so, trivial
+from atlasd.algebra.known import so, trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.cli import main
 from atlasd.discovery.discover import TOLERANCE

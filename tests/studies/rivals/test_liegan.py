@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import atlasd as ad
-from atlasd.algebra.known_algebras import so
+from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.data.samples import Samples
 from atlasd.discovery.problem import Problem

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_algebras import trivial
-from atlasd.algebra.known_groups import dihedral
+from atlasd.algebra.known import dihedral, trivial
 from atlasd.discovery.discover import TOLERANCE
 from atlasd.discovery.result import Direction, Verdict
 from atlasd.errors import InputError

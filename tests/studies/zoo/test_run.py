@@ -8,15 +8,14 @@ import pytest
 import torch
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known_algebras import scaling, sl, so, trivial
-from atlasd.algebra.known_groups import cyclic, dihedral
+from atlasd.algebra.known import cyclic, dihedral, scaling, sl, so, trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.cli import main
 from atlasd.errors import InputError
 from atlasd.runtime.random import stream
-from atlasd.studies.zoo.components import signs
 from atlasd.studies.zoo.run import QUICK, Row, Task, Zoo, describe_zoo, plan_zoo, run_task, run_zoo, zoo_table
 from atlasd.studies.zoo.scoring import score_discovery
+from atlasd.studies.zoo.system import signs
 from atlasd.studies.zoo.systems import foreign_systems, zoo_systems
 from atlasd.studies.zoo.upright_digits import digits_reason
 

@@ -7,7 +7,7 @@ import pytest
 
 CODE = """
 import resource, sys, torch
-from atlasd.runtime.allocation import keep_freed_memory
+from atlasd.runtime.memory import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 for _ in range(3):
@@ -26,7 +26,7 @@ def test_pages_are_not_asked_for_again():
 
 
 def test_elsewhere_nothing_is_done(monkeypatch):
-    from atlasd.runtime.allocation import keep_freed_memory
+    from atlasd.runtime.memory import keep_freed_memory
 
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not keep_freed_memory()

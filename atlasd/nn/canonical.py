@@ -1,0 +1,220 @@
+r"""Makes any trained model equivariant under a group without bound, by bringing inputs to a standard pose.
+
+With M the second moments of an input, the pose is the element of the group that minimises
+:math:`\operatorname{tr}(h M h^T) - 2 \log \det h`: the maximum of the likelihood of a normal distribution whose
+covariance lies in the orbit of the identity. The minimum is unique up to the largest compact subgroup. Over a circle
+and over components the model is averaged; larger rotation groups are settled by turning sums of the vectors, weighted
+by powers of their lengths, towards the axes. Second moments of sets of vectors, and of the squares of fields about
+their centre, transform alike.
+
+References:
+    Améndola, Kohn, Reichenbach, Seigal, Invariant theory and scaling algorithms for maximum likelihood estimation,
+    SIAM Journal on Applied Algebra and Geometry 5 (2021).
+"""
+
+from __future__ import annotations
+
+__all__ = ["Canonicalized", "canonicalize"]
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from atlasd.algebra.balance import balance
+from atlasd.algebra.group import Group
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.errors import InputError
+from atlasd.geometry.actions import Action
+from atlasd.geometry.resample import pixel_grid
+from atlasd.nn.averaging import Symmetrized
+from atlasd.nn.checks import default_action, map_leaves
+from atlasd.nn.compact import haar_sample
+from atlasd.nn.tensor_types import TensorType, scalar
+from atlasd.runtime.random import stream
+
+_STEPS = 60
+_REDUCTIVE = 0.1
+"""Largest distance of an algebra from its transpose, in its best coordinates, that still counts as noise."""
+
+
+class Canonicalized(nn.Module):
+    r"""The map :math:`x \mapsto h^{-1} \bar\Phi(h x)`, with h the pose of x and the model averaged over poses alike.
+
+    Arguments:
+        model: The map; its outputs may be tensors in tuples, lists, dictionaries and dataclasses.
+        group: The group; in some coordinates it must contain the transpose of each of its elements.
+        x: Typical inputs `(B, *)`: poses are brought to their mean size.
+        action: How the group acts; by default fields move on their grid and other outputs are invariant.
+        outputs: How outputs that are not fields transform, such as `vector()`.
+        samples: Elements of each component of the compact subgroup.
+        seed: The seed of these.
+    """
+
+    straighten: Tensor
+    stretches: Tensor
+    turns: Tensor
+    starts: Tensor
+    size: Tensor
+
+    def __init__(
+        self,
+        model: nn.Module,
+        group: Group,
+        x: Tensor,
+        action: Action | None = None,
+        outputs: TensorType | None = None,
+        samples: int = 16,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.action, self.outputs = action, outputs
+        change, stretches, compact = _split(group)
+        self.register_buffer("straighten", change)
+        self.register_buffer("stretches", stretches)
+        elements = haar_sample(compact, samples, generator=stream(seed, "canonicalize"))
+        settled = compact.dimension > 1 and x.ndim != group.size + 2
+        self.register_buffer("turns", compact.algebra.frame() if settled else compact.algebra.basis[:0])
+        self.register_buffer("starts", haar_sample(Group(compact.algebra), 24, generator=stream(seed, "starts")))
+        elements = compact.cosets if settled else elements
+        back = torch.linalg.inv(change)
+        self.averaged = Symmetrized(model, back @ elements @ change, action, outputs)
+        moments = self._moments(x)
+        size = (moments.diagonal(dim1=1, dim2=2).mean(1).log().mean() / 2).exp()
+        self.register_buffer("size", size)
+        self.training = model.training
+
+    def forward(self, x: Tensor) -> Any:
+        """Inputs and outputs are those of the model."""
+        h = self.pose(x)
+        action = self.action or default_action(h.shape[-1], x, x.new_zeros(1), scalar())
+        y = self.averaged(action.on_input(h.to(x), x))
+        back = torch.linalg.inv(h)
+        return map_leaves(lambda z: self._moved(back, x, z), y)
+
+    def pose(self, x: Tensor) -> Tensor:
+        """The elements `(B, n, n)` that bring inputs to the standard pose."""
+        with torch.no_grad():
+            moments = self._moments(x) / self.size.square()
+            n = moments.shape[-1]
+            total = torch.eye(n, dtype=torch.float64, device=x.device).expand(len(x), n, n)
+            e = self.stretches
+            for _ in range(_STEPS if len(e) else 0):
+                slope = 2 * torch.einsum("kij,bji->bk", e, moments) - 2 * e.diagonal(dim1=1, dim2=2).sum(1)
+                bend = 4 * torch.einsum("kij,ljm,bmi->bkl", e, e, moments)
+                bend = (bend + bend.mT) / 2
+                floor = 1e-9 * bend.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] + 1e-30
+                step = -torch.linalg.solve(bend + floor * torch.eye(len(e)).to(bend), slope.unsqueeze(-1))[..., 0]
+                step = step / step.norm(dim=1, keepdim=True).clamp_min(1.0)
+                move = torch.matrix_exp(torch.einsum("bk,kij->bij", step, e))
+                total, moments = move @ total, move @ moments @ move.mT
+                if float(step.abs().max()) < 1e-10:
+                    break
+            if len(self.turns):
+                total = self._turned(x.double().reshape(len(x), -1, n) @ (total @ self.straighten).mT) @ total
+            return torch.linalg.inv(self.straighten) @ total @ self.straighten
+
+    def _turned(self, z: Tensor) -> Tensor:
+        """Elements k `(B, n, n)` of the compact subgroup that maximise the trace of k V, for sums V of vectors."""
+        n, length = z.shape[-1], z.norm(dim=-1, keepdim=True)
+        length = length / length.mean(1, keepdim=True).clamp_min(1e-300)
+        v = torch.stack([(length**q * z).mean(1) for q in range(n)], -1)  # (B, n, n), one sum in each column
+        v = v / v.norm(dim=(1, 2), keepdim=True).clamp_min(1e-300)
+        best = torch.einsum("sij,bji->bs", self.starts, v).argmax(1)
+        k, t = self.starts[best], self.turns
+        for _ in range(_STEPS):
+            w = k @ v
+            slope = torch.einsum("kij,bji->bk", t, w)
+            bend = torch.einsum("kij,ljm,bmi->bkl", t, t, w)
+            values, frames = torch.linalg.eigh((bend + bend.mT) / 2)
+            step = (frames @ ((frames.mT @ slope.unsqueeze(-1)) / values.abs().clamp_min(1e-6).unsqueeze(-1)))[..., 0]
+            step = step / step.norm(dim=1, keepdim=True).clamp_min(1.0)
+            k = torch.matrix_exp(torch.einsum("bk,kij->bij", step, t)) @ k
+            if float(step.abs().max()) < 1e-10:
+                break
+        return k
+
+    def _moments(self, x: Tensor) -> Tensor:
+        """Second moments `(B, n, n)` in the straight coordinates."""
+        z = x.double()
+        if x.ndim == len(self.straighten) + 2:
+            p = pixel_grid(tuple(x.shape[2:]), dtype=torch.float64).to(x.device)
+            weight = z.square().sum(1).flatten(1)
+            weight = weight / weight.sum(1, keepdim=True).clamp_min(1e-300)
+            moments = torch.einsum("bp,pi,pj->bij", weight, p, p)
+        else:
+            rows = z.reshape(len(z), -1, z.shape[-1])
+            moments = rows.mT @ rows / rows.shape[1]
+        return self.straighten @ moments @ self.straighten.mT
+
+    def _moved(self, g: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        action = self.action or default_action(g.shape[-1], x, y, self.outputs)
+        return action.on_output(g.to(y), y)
+
+
+def canonicalize(
+    model: nn.Module,
+    group: Group,
+    x: Tensor,
+    *,
+    action: Action | None = None,
+    outputs: TensorType | None = None,
+    samples: int = 16,
+    seed: int = 0,
+) -> Canonicalized:
+    """Wraps a trained model into one that commutes with a group that has no average, such as boosts or scalings.
+
+    Inputs are brought to a standard pose, and the outputs back; over a circle and over components, the model is
+    averaged as by `symmetrize`. Fields should have an empty background: poses are read off where they are not zero. An
+    input whose orbit has no least size, such as a single light-like vector, has no pose.
+
+    Arguments:
+        model: Any module, trained or not.
+        group: The group: boosts, scalings, special or general linear, symplectic, and compact ones too.
+        x: Typical inputs `(B, *)`: where a group scales, poses are brought to their mean size.
+        action: How the group acts on inputs and outputs, see `symmetrize`.
+        outputs: How outputs that are not fields transform, such as `vector()`.
+        samples: Elements for each component of the compact part, where the model is averaged over it.
+        seed: The seed of these.
+
+    Raises:
+        InputError: No coordinates make the group contain its transposes, as for shears.
+
+    Example:
+        >>> from atlasd.algebra import known
+        >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+        <torch._C.Generator object at ...>
+        >>> x = torch.randn(8, 5, 2, dtype=torch.float64)
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(10, 1)).double()
+        >>> even = canonicalize(model, Group(known.so(1, 1)), x)
+        >>> boost = torch.matrix_exp(torch.tensor([[0.0, 2.0], [2.0, 0.0]], dtype=torch.float64))
+        >>> torch.allclose(even(x @ boost.mT), even(x)), torch.allclose(model(x @ boost.mT), model(x))
+        (True, False)
+    """
+    return Canonicalized(model, group, torch.as_tensor(x), action, outputs, samples, seed)
+
+
+def _split(group: Group) -> tuple[Tensor, Tensor, Group]:
+    """Straight coordinates `(n, n)`, symmetric generators `(k, n, n)` in them, and the compact subgroup."""
+    n = group.size
+    if not group.dimension:
+        return torch.eye(n, dtype=torch.float64), torch.zeros(0, n, n, dtype=torch.float64), group
+    change = torch.from_numpy(balance(group.algebra.frame().numpy(), precision=1e-9))
+    back = torch.linalg.inv(change)
+    straight = group.algebra.adjoint(change)
+    if straight.distance(LieAlgebra(straight.basis.mT)) > _REDUCTIVE:
+        raise InputError(
+            f"`group` must contain the transposes of its elements in some coordinates, got {group}; "
+            "take its semisimple part, or a compact subgroup for `symmetrize`."
+        )
+    frame = straight.frame()
+    symmetric, skew = _span(frame + frame.mT), _span(frame - frame.mT)
+    cosets = change @ group.cosets @ back
+    u, _, v = torch.linalg.svd(cosets)
+    return change, symmetric, Group(LieAlgebra(skew), u @ v)
+
+
+def _span(matrices: Tensor) -> Tensor:
+    """An orthonormal basis of what is clearly there, `(k, n, n)`."""
+    _, values, rows = torch.linalg.svd(matrices.flatten(1), full_matrices=False)
+    return rows[values > _REDUCTIVE * 2].unflatten(1, matrices.shape[1:])
