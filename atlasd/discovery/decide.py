@@ -13,7 +13,7 @@ from torch import Tensor
 from atlasd.discovery.result import Decision, Direction
 from atlasd.runtime.codec import storable
 
-SEEN = 0.2
+SEEN = 0.5
 """Share of a planted breaking that must be noticed before a symmetry is claimed."""
 APART = 3.0
 """Strengths whose intervals lie a factor of this apart are of different classes."""

@@ -24,7 +24,7 @@ from atlasd.runtime.random import stream
 
 LEVEL = 0.05
 """Probability, over all directions together, that an interval misses the truth at one of its ends."""
-COVERED = 0.25
+COVERED = 0.5
 """Share of the transformed samples that must lie where data are for a size to count."""
 TELLING = 2.0
 """A symmetry costs at most one in so many parts of what unrelated transformations cost that move the data as far."""
