@@ -266,7 +266,7 @@ def fields(seeds, first=0, epochs=15, width=30, samples=100):
                     if isinstance(layer, GroupConv2d):
                         layer.reset_parameters(stream(seed, "weights", name))
                 model.standardise(x, y)
-            # Each with the best of the rates that were tried, on seeds 101 to 103: smaller for more weights.
+            # Chosen on seeds 101 to 103, smaller for more weights; docs/howto-networks.md says among which.
             rate = {"plain, same width": 7e-3, "plain, same weights": 3e-2}.get(name, 7e-2)
             train(model, x, y, epochs=epochs, rate=rate, batch=2, seed=seed)
             errors[name] = relative(model, x_test, y_test)
