@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Settled", "describe_extent", "exact_first", "promising", "settle_cosets", "settle_generators", "words"]
+__all__ = ["Settled", "commuting", "describe_extent", "exact_first", "promising", "settle_cosets", "settle_generators", "words"]
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.cosets import CosetSearch, Proposed
-from atlasd.discovery.decide import APART, Finding, approximate, exact_class
+from atlasd.discovery.decide import APART, EXACT, Finding, approximate, exact_class
 from atlasd.discovery.result import Direction, Verdict
 from atlasd.discovery.search import Found
 from atlasd.discovery.verdict import Court
@@ -202,6 +202,23 @@ def describe_extent(a: Tensor, extent: float) -> str:
     return f"sizes up to |t| about {extent:.2g}"
 
 
+def commuting(name: str, judged: Sequence[Direction]) -> str:
+    """The first sentence of an answer; a breaking that is clearly there is not passed over.
+
+    Arguments:
+        name: The name of the group.
+        judged: Its generators and elements, all of them symmetries within the tolerance.
+    """
+    worst = max((d.upper for d in judged), default=0.0)
+    least = max((d.lower for d in judged if d.lower > EXACT * d.tolerance), default=0.0)
+    if least:
+        return (
+            f"The map commutes approximately with {name}: a breaking of {least:.1%} to {worst:.1%} on held-out data, "
+            "within the tolerance."
+        )
+    return f"The map commutes with {name}: the breaking is at most {worst:.1%} on held-out data."
+
+
 def words(
     group: Group, generators: Settled, cosets: Settled, *, unfelt: int, tolerance: float, notes: Sequence[str] = ()
 ) -> Verdict:
@@ -214,8 +231,7 @@ def words(
     broken = [f.direction for f in dropped if f.direction.decision == "broken"]
     near = [f.direction for f in dropped if f.direction.decision == "approximate"]
     if symmetric:
-        worst = max((d.upper for d in (*directions, *elements)), default=0.0)
-        reason = f"The map commutes with {group.name}: the breaking is at most {worst:.1%} on held-out data."
+        reason = commuting(group.name, (*directions, *elements))
         extents = [(d.extent, k) for k, d in enumerate(directions) if d.extent is not None]
         if extents and min(extents)[0] < 1.0:
             extent, k = min(extents)

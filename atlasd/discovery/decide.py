@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["APART", "SEEN", "Finding", "approximate", "decide", "exact_class", "root"]
+__all__ = ["APART", "EXACT", "SEEN", "Finding", "approximate", "decide", "exact_class", "root"]
 
 import math
 from collections.abc import Sequence
@@ -17,6 +17,8 @@ SEEN = 0.5
 """Share of a planted breaking that must be noticed before a symmetry is claimed."""
 APART = 3.0
 """Strengths whose intervals lie a factor of this apart are of different classes."""
+EXACT = 0.1
+"""Share of the tolerance below which a breaking is not told from none."""
 
 
 @storable()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.group import Group
+from atlasd.discovery.conclude import commuting
 from atlasd.discovery.discover import discover
 from atlasd.discovery.part_fields import FieldPart
 from atlasd.discovery.prepare import pose, prepare
@@ -160,8 +161,7 @@ def _with_reflection(found: Discovery, problem: Problem, progress: Progress) -> 
     if not finding.passed:
         return None
     group = Group(found.algebra, torch.cat([torch.eye(2, dtype=torch.float64)[None], flip]))
-    worst = max(d.upper for d in (*found.verdict.directions, finding.direction))
-    reason = f"The map commutes with {group.name}: the breaking is at most {worst:.1%} on held-out data."
+    reason = commuting(group.name, (*found.verdict.directions, finding.direction))
     cosets = (*found.verdict.cosets, finding.direction)
     return replace(found, group=group, verdict=replace(found.verdict, reason=reason, cosets=cosets))
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.discovery.decide import SEEN, Finding, decide, root
+from atlasd.discovery.decide import EXACT, SEEN, Finding, decide, root
 from atlasd.discovery.measured import Measured
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Losses, Residual, known_inputs, scaled
@@ -82,7 +82,7 @@ class Court:
     @property
     def floor(self) -> float:
         """Strength below which everything is exact: a tenth of the tolerance, or rounding for functions of vectors."""
-        return 1e-3 if self.problem.known and not self.problem.is_field else self.tolerance / 10
+        return 1e-3 if self.problem.known and not self.problem.is_field else EXACT * self.tolerance
 
     def sizes(self) -> tuple[float, ...]:
         """Sizes |t| of generators that are looked at, the largest first."""

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 import atlasd as ad
+from atlasd.discovery.conclude import commuting
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.residual import Residual
+from atlasd.discovery.result import Direction
 from atlasd.discovery.verdict import Court
 from atlasd.prediction.moments import MomentPredictor
 from atlasd.prediction.train import Schedule
@@ -125,3 +127,11 @@ def test_the_residual_is_written_in_one_place():
     found = {str(p.relative_to(package)) for p in package.rglob("*.py") if pattern.search(p.read_text())}
     rooms = {f for f in found if f.startswith(("discovery/", "prediction/"))}
     assert rooms <= allowed
+
+
+@pytest.mark.parametrize(("lower", "approximately"), [(0.0, False), (0.07, True)])
+def test_a_breaking_that_is_clearly_there_is_called_approximate(lower: float, approximately: bool) -> None:
+    direction = Direction(0.08, lower, 0.1, 1.0, 1.0, "symmetry", "", 0.2)
+    said = commuting("D3", [direction])
+    assert ("approximately" in said) is approximately
+    assert "10.0%" in said
