@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["Settled", "commuting", "describe_extent", "exact_first", "promising", "settle_cosets", "settle_generators", "words"]
+__all__ = [
+    "Settled",
+    "commuting",
+    "describe_extent",
+    "exact_first",
+    "promising",
+    "settle_cosets",
+    "settle_generators",
+    "words",
+]
 
 import math
 from collections.abc import Callable, Iterator, Sequence
