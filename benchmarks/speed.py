@@ -170,12 +170,12 @@ def child(name: str, seed: int) -> None:
 def rival(name: str, method: str, seed: int) -> None:
     """Lets a rival do the task on the predictors that ours has, and prints what it took."""
     from atlasd.studies.config import configure
-    from atlasd.studies.rivals.compare import _Task, find_contest, perform
+    from atlasd.studies.rivals.compare import Task, find_contest, perform
 
     asked = TASKS[name].contest
     assert asked is not None
     contest = find_contest(asked[0])
-    done = perform(_Task(contest.name, method, configure(contest.config, asked[1]), seed))
+    done = perform(Task(contest.name, method, configure(contest.config, asked[1]), seed))
     print(json.dumps({"seconds": done["seconds"], "peak_mb": done["peak_mb"]}))
 
 

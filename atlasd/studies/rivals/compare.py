@@ -27,8 +27,7 @@ __all__ = [
     "run_contest",
 ]
 
-import difflib
-import importlib
+import pkgutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,21 +45,22 @@ from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 from atlasd.runtime.pool import process_pool
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.stages import current_stages, without_stages
+from atlasd.runtime.text import did_you_mean
 from atlasd.studies.config import Config, RunConfig, option, tolerance_option
 from atlasd.studies.rivals.measures import Measure
 
 OURS = "atlasd"
 CONTESTS: Mapping[str, str] = {
-    "heat": "atlasd.studies.rivals.compare_heat",
-    "dimuons": "atlasd.studies.rivals.compare_dimuons",
-    "top-tagging": "atlasd.studies.rivals.compare_jets",
-    "sphere-mnist": "atlasd.studies.rivals.compare_sphere",
-    "affine": "atlasd.studies.rivals.compare_affine",
-    "cubic": "atlasd.studies.rivals.compare_cubic",
-    "sector": "atlasd.studies.rivals.compare_sector",
-    "flows": "atlasd.studies.rivals.compare_flows",
-    "two-body": "atlasd.studies.rivals.compare_two_body",
-    "diffusions": "atlasd.studies.rivals.compare_diffusions",
+    "heat": "atlasd.studies.rivals.compare_heat:CONTEST",
+    "dimuons": "atlasd.studies.rivals.compare_particles:DIMUONS",
+    "top-tagging": "atlasd.studies.rivals.compare_particles:TOP_TAGGING",
+    "sphere-mnist": "atlasd.studies.rivals.compare_sphere:CONTEST",
+    "affine": "atlasd.studies.rivals.compare_affine:CONTEST",
+    "cubic": "atlasd.studies.rivals.compare_cubic:CONTEST",
+    "sector": "atlasd.studies.rivals.compare_sector:CONTEST",
+    "flows": "atlasd.studies.rivals.compare_flows:CONTEST",
+    "two-body": "atlasd.studies.rivals.compare_two_body:CONTEST",
+    "diffusions": "atlasd.studies.rivals.compare_diffusions:CONTEST",
 }
 
 
@@ -184,9 +184,9 @@ def find_contest(name: str) -> Contest:
         atlasd.errors.InputError: unknown comparison 'heet', did you mean 'heat'? There are: heat, ...
     """
     if name in CONTESTS:
-        return importlib.import_module(CONTESTS[name]).CONTEST
-    near = difflib.get_close_matches(name.lower(), CONTESTS, n=1, cutoff=0.6)
-    hint = f", did you mean {near[0]!r}?" if near else "."
+        contest: Contest = pkgutil.resolve_name(CONTESTS[name])
+        return contest
+    hint = did_you_mean(name, CONTESTS)
     raise InputError(f"unknown comparison {name!r}{hint} There are: {', '.join(CONTESTS)}.")
 
 
