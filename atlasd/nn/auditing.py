@@ -26,6 +26,7 @@ from atlasd.nn.audit_fix import fix_price
 from atlasd.nn.audit_group import found_action, model_group
 from atlasd.nn.audit_layers import LayerFinding, audit_layers
 from atlasd.nn.checks import counting_pixels, default_action, evaluating, leaves
+from atlasd.nn.groups import GroupLike, as_group
 from atlasd.nn.representations import multiplets
 from atlasd.nn.tensor_types import TensorType
 from atlasd.nn.traces import trace
@@ -155,7 +156,7 @@ class Audit:
 def audit(
     model: Callable[[Tensor], Any],
     x: Any,
-    group: Group | None = None,
+    group: GroupLike | None = None,
     data: Any = None,
     *,
     action: Action | None = None,
@@ -204,6 +205,7 @@ def audit(
         action = found_action(found, model, x) if action is None and outputs is None else action
         if not group.dimension and group.order == 1:
             notes.append("no symmetry was found in the model; give `group` to measure how strongly one is broken")
+    group = as_group(group)
     findings: list[ElementFinding] = []
     elements = _elements(group, x)
     names: list[str] = []

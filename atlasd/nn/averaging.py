@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from atlasd.algebra.group import Group
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
 from atlasd.nn.checks import default_action, map_leaves
 from atlasd.nn.compact import haar_sample, invariant_form, unbounded_direction
+from atlasd.nn.groups import GroupLike, as_group
 from atlasd.nn.tensor_types import TensorType, scalar
 from atlasd.runtime.random import stream
 
@@ -60,7 +60,7 @@ class Symmetrized(nn.Module):
 
 def symmetrize(
     model: nn.Module,
-    group: Group,
+    group: GroupLike,
     *,
     action: Action | None = None,
     outputs: TensorType | None = None,
@@ -95,6 +95,7 @@ def symmetrize(
             ...
         atlasd.errors.InputError: `group` must be compact to be averaged over, got GL+(2)...
     """
+    group = as_group(group)
     if invariant_form(group) is None:
         raise InputError(
             f"`group` must be compact to be averaged over, got {group}: {unbounded_direction(group)}; "

@@ -15,6 +15,7 @@ from atlasd.discovery.targets import as_said
 from atlasd.errors import InputError
 from atlasd.geometry.stacked import Stacked
 from atlasd.nn.fields import FieldNetwork
+from atlasd.nn.groups import GroupLike, as_group
 from atlasd.nn.mlp import EquivariantMLP, EquivariantSetMLP
 from atlasd.nn.tensor_types import TensorType, scalar, tensor, vector
 
@@ -23,7 +24,7 @@ _ORDERED = 6
 
 
 def network(
-    found: Discovery | Group,
+    found: GroupLike,
     x: Any,
     y: Any,
     *,
@@ -40,7 +41,7 @@ def network(
     coordinates along, since a discovered algebra is noisy.
 
     Arguments:
-        found: What `atlasd.discover` returned, or a group.
+        found: What `atlasd.discover` returned, a group or an algebra.
         x: Inputs, as `discover` takes them: fields `(N, C, H, W)`, vectors `(N, n)` or `(N, P, n)`.
         y: Targets: fields `(N, C, H, W)`, numbers `(N,)` or `(N, k)`, or integer classes `(N,)`, of pixels `(N, H, W)`,
             for which there are as many outputs as classes.
@@ -60,16 +61,16 @@ def network(
         >>> type(net).__name__, net(x).shape
         ('EquivariantMLP', torch.Size([50, 1]))
     """
-    group = found if isinstance(found, Group) else found.group
+    group = as_group(found)
     if not group.dimension and group.order == 1:
-        reason = "" if isinstance(found, Group) else f" ({found.verdict.reason})"
+        reason = f" ({found.verdict.reason})" if isinstance(found, Discovery) else ""
         raise InputError(f"a network needs a symmetry, and none was found{reason}; take a plain network.")
     x, y = torch.as_tensor(x), torch.as_tensor(y)
     if len(x) != len(y):
         raise InputError(f"`y` must have one target for each of {len(x)} samples, got {len(y)}; check the arrays.")
     if width is not None and width < 1:
         raise InputError(f"`width` must be at least 1, got {width}; 64 is usual for vectors, 30 for fields.")
-    said = "" if isinstance(found, Group) else str(found.config.get("targets", ""))
+    said = str(found.config.get("targets", "")) if isinstance(found, Discovery) else ""
     if x.ndim == group.size + 2 and group.size == 2:
         if outputs is not None:
             options["rho_out"] = outputs.matrix

@@ -30,6 +30,7 @@ from atlasd.geometry.resample import pixel_grid
 from atlasd.nn.averaging import Symmetrized
 from atlasd.nn.checks import default_action, map_leaves
 from atlasd.nn.compact import haar_sample
+from atlasd.nn.groups import GroupLike, as_group
 from atlasd.nn.tensor_types import TensorType, scalar
 from atlasd.runtime.random import stream
 
@@ -154,7 +155,7 @@ class Canonicalized(nn.Module):
 
 def canonicalize(
     model: nn.Module,
-    group: Group,
+    group: GroupLike,
     x: Tensor,
     *,
     action: Action | None = None,
@@ -191,7 +192,7 @@ def canonicalize(
         >>> torch.allclose(even(x @ boost.mT), even(x)), torch.allclose(model(x @ boost.mT), model(x))
         (True, False)
     """
-    return Canonicalized(model, group, torch.as_tensor(x), action, outputs, samples, seed)
+    return Canonicalized(model, as_group(group), torch.as_tensor(x), action, outputs, samples, seed)
 
 
 def _split(group: Group) -> tuple[Tensor, Tensor, Group]:

@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from atlasd.algebra.group import Group
 from atlasd.discovery.residual import equivariance_error
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.resample import pixel_grid
 from atlasd.nn.compact import haar_sample, invariant_form
+from atlasd.nn.groups import GroupLike, as_group
 from atlasd.nn.representations import multiplets
 from atlasd.nn.tensor_types import TensorType
 from atlasd.runtime.random import stream
@@ -130,6 +130,8 @@ def output_errors(
             blocks = multiplets(getattr(acting, "rho_out", None), elements, 1 if y.ndim == 1 else y.shape[axis])
             columns.append(torch.stack([_error(one, acting, x, y, e, radius, axis, blocks) for e in elements]))
             names += [f"{name}[{', '.join(map(str, b))}]" if name or len(blocks) > 1 else "the output" for b in blocks]
+    if not columns:
+        raise InputError("`function` must return at least one tensor, got none; let it return what is to be compared.")
     return torch.cat(columns, 1), names
 
 
@@ -262,7 +264,7 @@ def counting_pixels(shape: tuple[int, ...], g: Tensor, radius: float | None) -> 
 
 def assert_equivariant(
     function: Callable[[Tensor], Output],
-    group: Group,
+    group: GroupLike,
     x: Tensor,
     *,
     tolerance: float = 1e-4,
@@ -299,6 +301,7 @@ def assert_equivariant(
             ...
         AssertionError: not equivariant: error ... above 0.0001 under [[0, -1], [1, 0]]
     """
+    group, x = as_group(group), torch.as_tensor(x)
     if elements is None:
         generator = stream(seed, "assert equivariant")
         if group.dimension and invariant_form(group) is None:

@@ -84,7 +84,7 @@ class Covariants(nn.Module):
             _contract(doubles, inputs, self.get_buffer(f"contraction{k}"))[:, self.get_buffer(f"kept{k}")]
             for k, inputs in enumerate(self._inputs)
         ]
-        return torch.cat(parts, 1) if parts else doubles[0].new_zeros(len(doubles[0]), 0, self.target)
+        return torch.cat(parts, 1) if parts else doubles[0].new_zeros(doubles[0].shape[0], 0, self.target)
 
 
 def find_covariants(

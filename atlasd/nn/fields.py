@@ -15,6 +15,7 @@ from atlasd.geometry.actions import Representation
 from atlasd.geometry.stacked import intertwiners
 from atlasd.nn.compact import invariant_form, unbounded_direction
 from atlasd.nn.grid_cnn import GroupActivation, GroupConv2d
+from atlasd.nn.groups import GroupLike, as_group
 from atlasd.nn.representations import FieldType, multiplets, of_channels, resolve
 
 _MOST_ELEMENTS = 16
@@ -56,7 +57,7 @@ class FieldNetwork(nn.Module):
         in_channels: int,
         out_channels: int,
         *,
-        group: Group,
+        group: GroupLike,
         width: int = 30,
         depth: int = 3,
         kernel_size: int = 5,
@@ -70,6 +71,7 @@ class FieldNetwork(nn.Module):
         super().__init__()
         if depth < 2:
             raise InputError(f"`depth` must be at least 2, got {depth}; 3 is usual.")
+        group = as_group(group)
         kind = default_type(group) if field_type is None else resolve(field_type, group)
         width = kind.size * max(1, round(width / kind.size))
         into, out = of_channels(rho_in, in_channels), of_channels(rho_out, out_channels)

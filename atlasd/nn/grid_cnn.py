@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from atlasd.algebra.group import Group
 from atlasd.errors import InputError
+from atlasd.nn.groups import GroupLike, as_group
 from atlasd.nn.kernels import kernel_basis
 from atlasd.nn.representations import FieldType, resolve
 
@@ -63,7 +63,7 @@ class GroupConv2d(nn.Module):
         out_channels: int,
         kernel_size: int | tuple[int, int],
         *,
-        group: Group,
+        group: GroupLike,
         stride: int | tuple[int, int] = 1,
         padding: int | tuple[int, int] | Literal["same", "valid"] = 0,
         dilation: int | tuple[int, int] = 1,
@@ -76,6 +76,7 @@ class GroupConv2d(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        group = as_group(group)
         into, out = resolve(in_type, group), resolve(out_type, group)
         fields_in, fields_out = into.fields(in_channels, "in_channels"), out.fields(out_channels, "out_channels")
         found = kernel_basis(group, kernel_size, in_type=into, out_type=out)
@@ -164,12 +165,12 @@ class GroupActivation(nn.Module):
         self,
         channels: int,
         *,
-        group: Group,
+        group: GroupLike,
         field_type: FieldType | str = "trivial",
         activation: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        kind = resolve(field_type, group)
+        kind = resolve(field_type, as_group(group))
         self.fields = kind.fields(channels)
         self.activation = nn.ReLU() if activation is None else activation
         values = kind.values
@@ -211,13 +212,13 @@ class GroupBatchNorm2d(nn.Module):
         self,
         channels: int,
         *,
-        group: Group,
+        group: GroupLike,
         field_type: FieldType | str = "trivial",
         eps: float = 1e-5,
         momentum: float = 0.1,
     ) -> None:
         super().__init__()
-        kind = resolve(field_type, group)
+        kind = resolve(field_type, as_group(group))
         fields = kind.fields(channels)
         self.size, self.eps, self.momentum = kind.size, eps, momentum
         self.weight, self.bias = nn.Parameter(torch.ones(fields)), nn.Parameter(torch.zeros(fields))
@@ -269,12 +270,12 @@ class GroupPool(nn.Module):
         self,
         channels: int,
         *,
-        group: Group,
+        group: GroupLike,
         field_type: FieldType | str = "regular",
         how: Literal["max", "mean"] = "max",
     ) -> None:
         super().__init__()
-        kind = resolve(field_type, group)
+        kind = resolve(field_type, as_group(group))
         if how not in ("max", "mean"):
             raise InputError(f"`how` must be 'max' or 'mean', got {how!r}.")
         self.fields, self.how = kind.fields(channels), how

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
+from atlasd.nn.groups import GroupLike, as_group
 from atlasd.nn.intertwiners import Intertwiners
 from atlasd.nn.tensor_types import TensorType, scalar
 
@@ -47,7 +47,7 @@ class EquivariantLinear(nn.Module):
         self,
         rep_in: TensorType,
         rep_out: TensorType,
-        group: Group | LieAlgebra,
+        group: GroupLike,
         *,
         bias: bool = True,
         generator: torch.Generator | None = None,
@@ -56,7 +56,7 @@ class EquivariantLinear(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        group = group if isinstance(group, Group) else Group(group)
+        group = as_group(group)
         maps = Intertwiners(group) if maps is None else maps
         n = group.size
         self.rep_in, self.rep_out, self.group = rep_in, rep_out, group

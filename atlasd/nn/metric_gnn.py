@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 from torch.utils.checkpoint import checkpoint
 
-from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
+from atlasd.nn.groups import GroupLike, as_group
 from atlasd.nn.metrics import algebra_metric, check_metric, is_antisymmetric, load_metric
 from atlasd.runtime.random import stream
 
@@ -151,9 +151,9 @@ class MetricGNN(nn.Module):
         x = x * present
         linked = None if edges is None else self._links(edges, x)
         h = self.embed(torch.cat([self._nodes(x), nodes, self._places(x).to(nodes)], -1))
-        messages = x.shape[0] * x.shape[1] ** 2 * h.shape[-1]
+        kept = torch.is_grad_enabled() and not torch.compiler.is_compiling()  # a program must not depend on the batch
         for block in self.blocks:
-            if messages > _LARGE and torch.is_grad_enabled():
+            if kept and x.shape[0] * x.shape[1] ** 2 * h.shape[-1] > _LARGE:
                 moved = checkpoint(
                     self._layer, block, x, h, present, pairs, linked, use_reentrant=False, preserve_rng_state=False
                 )
@@ -237,7 +237,7 @@ class MetricGNN(nn.Module):
         """One-hot positions `(B, P, positions)`."""
         if self.positions and x.shape[1] > self.positions:
             raise InputError(f"`x` must have at most {self.positions} vectors, got {x.shape[1]}; raise `positions`.")
-        return torch.eye(x.shape[1], self.positions, device=x.device).expand(len(x), -1, -1)
+        return torch.eye(x.shape[1], self.positions, device=x.device).expand(x.shape[0], -1, -1)
 
     def _given(self, features: Tensor | None, shape: tuple[int, ...], name: str) -> Tensor:
         like = self.last.weight
@@ -334,15 +334,15 @@ class AtlasGNN(MetricGNN):
     """A `MetricGNN` with the metric that a discovered algebra preserves; options as there.
 
     Arguments:
-        algebra: What `atlasd.discover(...).algebra` holds; it must preserve one form, and that must not be degenerate.
+        algebra: An algebra, a group or a discovery; it must preserve one form, and that must not be degenerate.
         conformal: Whether to bear with scalings, which preserve a form up to a factor only: the network is then
             invariant to the rest.
         within: Entries of the metric that are this near to 0, 1 or -1 are taken for it, see `Metric.rounded`; 0 takes
             the metric as it was found.
     """
 
-    def __init__(self, algebra: LieAlgebra, *, within: float = 0.0, conformal: bool = False, **options: Any) -> None:
-        super().__init__(algebra_metric(algebra, conformal=conformal).rounded(within), **options)
+    def __init__(self, algebra: GroupLike, *, within: float = 0.0, conformal: bool = False, **options: Any) -> None:
+        super().__init__(algebra_metric(as_group(algebra).algebra, conformal=conformal).rounded(within), **options)
 
 
 class LorentzNet(MetricGNN):

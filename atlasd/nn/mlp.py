@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
 from atlasd.nn.covariants import Covariants, find_covariants
+from atlasd.nn.groups import GroupLike, as_group
 from atlasd.nn.intertwiners import Intertwiners
 from atlasd.nn.tensor_types import TensorType, scalar, vector
 
@@ -65,7 +65,7 @@ class EquivariantMLP(nn.Module):
 
     def __init__(
         self,
-        group: Group | LieAlgebra,
+        group: GroupLike,
         inputs: TensorType,
         outputs: TensorType,
         width: int = 64,
@@ -78,7 +78,7 @@ class EquivariantMLP(nn.Module):
         super().__init__()
         if width < 1 or depth < 1:
             raise InputError(f"`width` and `depth` must be at least 1, got {width} and {depth}; 64 and 2 are usual.")
-        group = group if isinstance(group, Group) else Group(group)
+        group = as_group(group)
         maps = Intertwiners(group)
         n = group.size
         self.group, self.inputs, self.outputs = group, inputs, outputs
@@ -218,7 +218,7 @@ class EquivariantMLP(nn.Module):
         x = x.flatten(1).double()
         if x.shape[1] != size:
             raise InputError(f"`x` must have {size} numbers for {self.inputs}, got {x.shape[1]}; check the inputs.")
-        blocks, plain, start = [], [x.new_zeros(len(x), 0)], 0
+        blocks, plain, start = [], [x[:, :0]], 0
         for count, p, q in self.inputs.parts:
             width = n ** (p + q)
             part = x[:, start : start + count * width].unflatten(1, (count, width))
@@ -256,7 +256,7 @@ class EquivariantSetMLP(nn.Module):
 
     def __init__(
         self,
-        group: Group | LieAlgebra,
+        group: GroupLike,
         outputs: TensorType,
         width: int = 64,
         *,

@@ -154,3 +154,19 @@ def test_outputs_of_any_structure_are_checked_and_averaged(kind):
     averaged = ad.symmetrize(Uneven(), group)
     ad.assert_equivariant(averaged, group, x, tolerance=1e-5)
     assert type(averaged(x)) is type(kind(x, x))
+
+
+def test_algebras_discoveries_and_arrays_are_taken():
+    x = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+    found = ad.discover(x, function=lambda p: p.square().sum(-1), cosets=False, progress=False)
+    for group in (ad.known.so(2), found):
+        ad.assert_equivariant(lambda p: p.square().sum(-1), group, x.numpy(), tolerance=0.02)
+        with pytest.raises(AssertionError, match="not equivariant"):
+            ad.assert_equivariant(lambda p: p[:, 0], group, x)
+    with pytest.raises(InputError, match="`group` must be a group, an algebra or a discovery, got Tensor"):
+        ad.assert_equivariant(lambda p: p[:, 0], torch.eye(2), x)
+
+
+def test_outputs_without_tensors_are_refused():
+    with pytest.raises(InputError, match="must return at least one tensor"):
+        ad.assert_equivariant(lambda p: {}, ad.known.cyclic(4), torch.randn(4, 1, 5, 5))
