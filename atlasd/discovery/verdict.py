@@ -301,6 +301,8 @@ class Court:
             lowest -= recovery.growth * farthest.unexplained(self.weights) if self.problem.is_field else 0.0
         extent = max(t.size for t in counting) if len(group) > 1 else None
         upper = root(limit) + hidden + unsure
+        if counting[1:] and upper - unsure <= min(self.tolerance, 1 / share) < upper:
+            return self._one(counting[1:], group, level)  # a smaller step stays nearer to where the map is determined
         direction = decide(ratio, lowest, upper, kappa, trial.coverage, self.tolerance, extent)
         if direction.decision == "cannot tell" and upper - unsure <= self.tolerance:
             reason = f"for transformed inputs the data determine the map only up to {unsure:.0%}"

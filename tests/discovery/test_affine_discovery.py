@@ -41,6 +41,15 @@ def test_two_points(n):
     assert ad.discover(x, function=distance, **QUICK).group.name == f"E({n})"
 
 
+@pytest.mark.parametrize(("broken", "name"), [(0.0, "SE(2)"), (0.3, "T(1)")])
+def test_two_points_fitted(broken, name):
+    # A step of a quarter turn leads to where samples are few, and a smaller one does not.
+    x = points(1000, 2, 2, shift=3.0).double()
+    y = distance(x)
+    y = y + broken * y.std() * torch.sin(2 * x[:, 0].sum(-1))  # constant along x - y
+    assert ad.discover(x, y, cosets=False, **QUICK).group.name == name
+
+
 def test_a_place_that_matters_breaks_translations():
     x = points(300, 2, 2, shift=3.0)
     broken = lambda z: distance(z) + 0.3 * torch.tanh(z[:, 0, 0] + 0.7 * z[:, 0, 1] - 5)  # noqa: E731
