@@ -274,7 +274,7 @@ class Court:
             direction = Direction(nan, nan, nan, nan, best.coverage, decision, reason, self.tolerance)  # type: ignore[arg-type]
             return Finding(direction, best.element, torch.full_like(self.weights, nan), unfelt)
         worst: tuple[float, Measured] | None = None
-        lowest, limit, share = -math.inf, -math.inf, 0.0
+        lowest, limit, share, least = -math.inf, -math.inf, 0.0, 0.0
         for trial in counting:
             ratio, low, high, skilled = self._interval(trial, level)
             if not skilled:
@@ -284,6 +284,9 @@ class Court:
             # No breaking is negative: an estimate below zero is an error, which may hide a breaking as large.
             lowest, limit = max(lowest, low), max(limit, high, -low)
             share = max(share, TELLING / trial.telling)
+            if trial.size == counting[0].size:
+                # Breakings grow with the size: a group holds no better than what a quarter turn would show of them.
+                least = root(low) * max(math.pi / 2 / trial.size, 1.0) if len(group) > 1 else 0.0
             if worst is None or ratio > worst[0]:
                 worst = ratio, trial
         assert worst is not None
@@ -310,6 +313,10 @@ class Court:
         if direction.decision == "symmetry" and direction.upper * share > 1:
             cost = min(t.telling for t in counting)
             reason = f"breaking at most {direction.upper:.0%}, but unrelated transformations cost only {cost:.0%}"
+            direction = replace(direction, decision="cannot tell", reason=reason)
+        if direction.decision == "symmetry" and least > self.tolerance:
+            reach = f"data reach sizes up to {extent:.2g} only"
+            reason = f"{reach}; over a quarter turn the breaking would be about {min(least, 1.0):.0%}"
             direction = replace(direction, decision="cannot tell", reason=reason)
         return Finding(direction, trial.element, trial.charts())
 

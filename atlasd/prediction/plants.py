@@ -36,10 +36,13 @@ class VectorPlant:
     amplitudes: Tensor
 
     @classmethod
-    def draw(cls, size: int, outputs: int, generator: torch.Generator, finer: float = 1.0) -> VectorPlant:
-        """Waves about as long as the data are wide, or finer ones, with random phases: neither even nor odd."""
+    def draw(
+        cls, size: int, outputs: int, generator: torch.Generator, finer: float = 1.0, *, odd: bool = False
+    ) -> VectorPlant:
+        """Waves about as long as the data are wide, or finer ones, with random phases or odd ones."""
         waves = torch.randn(_WAVES, size, generator=generator, dtype=torch.float64) * (finer / size**0.5)
         phases = 2 * torch.pi * torch.rand(_WAVES, generator=generator, dtype=torch.float64)
+        phases = torch.full_like(phases, -torch.pi / 2) if odd else phases
         return cls(waves, phases, torch.randn(_WAVES, outputs, generator=generator, dtype=torch.float64))
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -150,10 +153,14 @@ def draw_plants(samples: Samples, count: int, generator: torch.Generator) -> lis
     """Random functions like those that samples in standard units could hold; on fields linear ones come first."""
     outputs = 1 if samples.classes else samples.outputs
     if not samples.is_field:
-        # Of sets, invariants are made of forms of pooled vectors: a breaking may be one of these as well. Of vectors,
-        # it may be of any scale: the finer one is seen less.
-        second = FormPlant.draw if samples.x.ndim == 3 else partial(VectorPlant.draw, finer=2.0)
-        kinds = [VectorPlant.draw, second]
+        # Maps of sets are often made of forms of pooled vectors, which are even: such a map sees nothing of an odd
+        # breaking, as a product of three tokens is. The two are planted apart, since their mean would hide that. Of
+        # vectors, a breaking may be of any scale: the finer one is seen less.
+        kinds: list[Callable[[int, int, torch.Generator], Callable[[Tensor], Tensor]]]
+        if samples.x.ndim == 3:
+            kinds = [partial(VectorPlant.draw, odd=True), FormPlant.draw]
+        else:
+            kinds = [VectorPlant.draw, partial(VectorPlant.draw, finer=2.0)]
         return [kinds[k % 2](samples.size, outputs, generator) for k in range(count)]
     radii = samples.atlas.radii
     width = 5 if radii is None else 2 * max(min(3, radii[0] - radii[1]), 1) + 1

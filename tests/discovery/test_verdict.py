@@ -9,6 +9,7 @@ import torch
 
 import atlasd as ad
 from atlasd.discovery.conclude import commuting
+from atlasd.discovery.measured import Measured
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.residual import Residual
 from atlasd.discovery.result import Direction
@@ -86,6 +87,16 @@ def test_a_small_step_proves_nothing():
     court = court_of(normal(300, 2), function=lambda z: z[:, 0] + 0.1 * z[:, 1] ** 2)
     (finding,) = court.elements(torch.matrix_exp(0.02 * TURN)[None])
     assert finding.direction.decision == "cannot tell" and math.isnan(finding.direction.strength)
+
+
+@pytest.mark.parametrize(("size", "decision"), [(0.25, "cannot tell"), (math.pi / 2, "symmetry")])
+def test_a_clear_breaking_at_a_small_size_is_no_symmetry(size, decision):
+    court = court_of(normal(300, 2), function=lambda z: z.square().sum(-1))
+    scale = torch.ones(300, 1, dtype=torch.float64)
+    pair = torch.matrix_exp(torch.stack([size * TURN, -size * TURN]))
+    trial = Measured(pair, 0.01 * scale, scale, 0 * scale, coverage=1.0, telling=1.0, samples=300, size=size)
+    finding = court._one([trial], [trial, trial], 0.05)
+    assert finding.direction.decision == decision
 
 
 def test_what_nothing_feels_is_not_testable():
