@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ask_data", "ask_map", "ask_tandem"]
+__all__ = ["ask_data", "ask_map"]
 
 from dataclasses import replace
 from typing import Any
@@ -31,6 +31,7 @@ def ask_map(
     tolerance: float,
     seed: int,
     cosets: CosetSearch | None = None,
+    network: PredictorSpec | None = None,
     **options: Any,
 ) -> Answer:
     """Asks a search that looks at a predictor, or at the exact map.
@@ -42,52 +43,31 @@ def ask_map(
         tolerance: That of our verdict.
         seed: Seed of every random stream.
         cosets: The rival's search for the discrete part, if it has one.
+        network: Recipe of networks that learn with the generators, as the paper's do. Predictors are then fitted for
+            our verdict only.
         options: `function`, `atlas`, `action` and `predictor`, as in `discover`.
     """
-    problem, _ = prepare(x, y, seed=seed, progress=Silent(), **options)
-    found = search.find(problem, seed=seed, progress=Silent())
-    return Answer(
-        problem.units.to_raw(found.basis),
-        _components(cosets, problem, found, tolerance, seed),
-        confirm=lambda: len(_judged(problem, found, tolerance, seed)),
-        judged=lambda: _judged(problem, found, tolerance, seed),
-        note="; ".join(found.notes),
-    )
-
-
-def ask_tandem(
-    search: GradientSearch,
-    x: Any,
-    y: Any,
-    *,
-    network: PredictorSpec,
-    tolerance: float,
-    seed: int,
-    cosets: CosetSearch | None = None,
-    **options: Any,
-) -> Answer:
-    """Asks the paper's search with networks that learn with the generators; others are fitted for our verdict only.
-
-    Arguments:
-        search: The rival.
-        x: Inputs.
-        y: Targets.
-        network: The recipe of the networks.
-        tolerance: That of our verdict.
-        seed: Seed of every random stream.
-        cosets: The rival's search for the discrete part, under the networks as they are in the end.
-        options: `atlas`, `action` and `predictor`, as in `discover`; the last is for the verdict.
-    """
-    kind = {name: options[name] for name in ("atlas", "action") if name in options}
-    problem, found = search.find_in_data(x, y, predictor=network, seed=seed, **kind)
 
     def judged() -> Tensor:
+        if network is None:
+            return _judged(problem, found, tolerance, seed)
         fitted, _ = prepare(x, y, seed=seed, progress=Silent(), **options)
         return _judged(fitted, replace(found, function=None), tolerance, seed)
 
-    components = _components(cosets, problem, found, tolerance, seed)
-    basis = problem.units.to_raw(found.basis)
-    return Answer(basis, components, judged=judged, note="; ".join(found.notes))
+    if network is None:
+        problem, _ = prepare(x, y, seed=seed, progress=Silent(), **options)
+        found = search.find(problem, seed=seed, progress=Silent())
+    else:
+        assert isinstance(search, GradientSearch)
+        kind = {name: options[name] for name in ("atlas", "action") if name in options}
+        problem, found = search.find_in_data(x, y, predictor=network, seed=seed, **kind)
+    return Answer(
+        problem.units.to_raw(found.basis),
+        _components(cosets, problem, found, tolerance, seed),
+        confirm=None if network else lambda: len(judged()),
+        judged=judged,
+        note="; ".join(found.notes),
+    )
 
 
 def ask_data(

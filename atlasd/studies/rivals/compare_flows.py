@@ -19,13 +19,13 @@ from atlasd.geometry.affine import as_inputs
 from atlasd.studies.config import option
 from atlasd.studies.rivals.asking import ask_map
 from atlasd.studies.rivals.augmentation import AugmentationLearning
-from atlasd.studies.rivals.compare import OURS, Answer, Contest
+from atlasd.studies.rivals.compare import Answer, Contest
 from atlasd.studies.rivals.compare_affine import affine_fields
 from atlasd.studies.rivals.flow_systems import DELTA, SYSTEMS, defects, flow_task, true_generators
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.measures import FieldAngle
 from atlasd.studies.rivals.null_space import Rule
-from atlasd.studies.rivals.tasks import TaskConfig, by_rule, elementary
+from atlasd.studies.rivals.tasks import TaskConfig, elementary, for_flows
 from atlasd.studies.rivals.vector_fields import Polynomial, VectorFields, homogeneous_to_fields
 
 _VECTOR = VectorAction(rho_out=as_inputs)
@@ -166,13 +166,7 @@ CONTEST = Contest(
         truth=lambda flows, i: affine_fields(flows[i].x, flows[i].truth),
     ),
     data=data,
-    methods={
-        OURS: ours,
-        **by_rule(fields),
-        "AtlasD": papers_search,
-        "LieGAN": liegan,
-        "augmentation": augmentation,
-    },
+    methods=for_flows(ours, fields, papers_search, liegan, augmentation),
     control="the flows that commute with no affine map but themselves",
     paper={
         "certified discovery, all cells": "0 of 240 with false claims, 48 % detected, 1456 s",

@@ -25,7 +25,7 @@ from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.config import option
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
-from atlasd.studies.rivals.asking import ask_data, ask_map, ask_tandem
+from atlasd.studies.rivals.asking import ask_data, ask_map
 from atlasd.studies.rivals.compare import OURS, Answer, CompareConfig, Contest
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.liegg import LieGG
@@ -127,7 +127,7 @@ def papers_search(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answe
 def papers_own(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
     """The paper's algorithm with its CNNs in tandem."""
     kind = {"network": ConvPredictor.published(), "cosets": _published_cosets(config)}
-    return ask_tandem(_published(config), side.x, side.y, seed=seed, **kind, **_options(config))  # type: ignore[arg-type]
+    return ask_map(_published(config), side.x, side.y, seed=seed, **kind, **_options(config))  # type: ignore[arg-type]
 
 
 # The outermost pixels belong to the differences.

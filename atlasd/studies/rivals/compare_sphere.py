@@ -17,7 +17,7 @@ from atlasd.runtime.random import stream
 from atlasd.studies.config import option
 from atlasd.studies.digits.data import BACKGROUND, CENTRES, CLASSES, RADIUS, SphereDigits, sphere_mnist
 from atlasd.studies.digits.segment import SegmentPredictor
-from atlasd.studies.rivals.asking import ask_map, ask_tandem
+from atlasd.studies.rivals.asking import ask_map
 from atlasd.studies.rivals.compare import OURS, Answer, CompareConfig, Contest
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.liegg import LieGG
@@ -74,7 +74,7 @@ def papers_search(side: SphereDigits, config: CompareSphereConfig, seed: int) ->
 def papers_own(side: SphereDigits, config: CompareSphereConfig, seed: int) -> Answer:
     """The paper's algorithm with its encoders and decoders in tandem."""
     network = SegmentPredictor.published(background=BACKGROUND)
-    return ask_tandem(_published(config), side.x, side.y.long(), network=network, seed=seed, **_options(config))
+    return ask_map(_published(config), side.x, side.y.long(), network=network, seed=seed, **_options(config))
 
 
 def _published(config: CompareSphereConfig) -> GradientSearch:

@@ -18,11 +18,11 @@ from atlasd.geometry.affine import as_inputs
 from atlasd.studies.config import option
 from atlasd.studies.rivals.asking import ask_map
 from atlasd.studies.rivals.augmentation import AugmentationLearning
-from atlasd.studies.rivals.compare import OURS, Answer, Contest
+from atlasd.studies.rivals.compare import Answer, Contest
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.measures import FieldAngle
 from atlasd.studies.rivals.null_space import Rule
-from atlasd.studies.rivals.tasks import TaskConfig, by_rule, elementary, shown_widths
+from atlasd.studies.rivals.tasks import TaskConfig, elementary, for_flows, shown_widths
 from atlasd.studies.rivals.two_body import Orbits, augmented_error, joint_rotation, network_error, two_body_orbits
 from atlasd.studies.rivals.vector_fields import VectorFields
 
@@ -131,11 +131,7 @@ CONTEST = Contest(
     ),
     data=data,
     methods={
-        OURS: ours,
-        **by_rule(fields),
-        "AtlasD": papers_search,
-        "LieGAN": liegan,
-        "augmentation": augmentation,
+        **for_flows(ours, fields, papers_search, liegan, augmentation),
         "no augmentation": nothing,
         "given the truth": truth,
     },

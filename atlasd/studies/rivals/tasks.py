@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Pair", "TaskConfig", "by_rule", "elementary", "normal", "on_fields", "rippled", "shown_widths"]
+__all__ = ["Pair", "TaskConfig", "by_rule", "elementary", "for_flows", "normal", "on_fields", "rippled", "shown_widths"]
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from atlasd.runtime.random import stream
 from atlasd.studies.config import RunConfig, option, tolerance_option
-from atlasd.studies.rivals.compare import Answer, Method
+from atlasd.studies.rivals.compare import OURS, Answer, Method
 from atlasd.studies.rivals.null_space import FixedThreshold, RankTest, Rule
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
@@ -59,6 +59,14 @@ def by_rule(ask: Callable[[Rule, Any, Any], Answer]) -> Mapping[str, Method]:
         return lambda data, config, seed: ask(rule, data, config)
 
     return {"fields, threshold": with_rule(FixedThreshold()), "fields, rank test": with_rule(RankTest())}
+
+
+def for_flows(
+    ours: Method, fields: Callable[[Rule, Any, Any], Answer], papers_search: Method, liegan: Method, learned: Method
+) -> Mapping[str, Method]:
+    """The methods that find symmetries of flows, as rows of a table; `learned` is augmentation learning."""
+    others = {"AtlasD": papers_search, "LieGAN": liegan, "augmentation": learned}
+    return {OURS: ours, **by_rule(fields), **others}
 
 
 def on_fields(answer: Answer, convert: Callable[[Tensor], Tensor]) -> Answer:
