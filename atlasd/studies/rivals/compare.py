@@ -90,7 +90,7 @@ class Answer:
     @classmethod
     def of(cls, discovery: Discovery) -> Answer:
         """The answer that a discovery is."""
-        return cls(discovery.algebra.basis, discovery.group.order, discovery)
+        return cls(discovery.algebra.basis, discovery.group.components, discovery)
 
 
 @dataclass(frozen=True, kw_only=True)
