@@ -97,7 +97,10 @@ def determinant_cosets(name, options, seed):
     algebra, other = (so(2), MIRROR) if name == "heat" else (so(1, 3), PARITY)
     inside = LieAlgebra(problem.units.to_standard(algebra.basis))
     kind = {"starts": 16, "top": 8} if name == "heat" else {"starts": 64, "top": 16, "loss": "cross_entropy"}
-    kind |= {"epochs": options.coset_epochs} if name == "heat" else {"epochs": options.jet_coset_epochs}
+    if name == "heat":
+        kind |= {"epochs": options.coset_epochs, "batch": options.coset_batch, "charts": options.pooled}
+    else:
+        kind |= {"epochs": options.jet_coset_epochs}
     rows = []
     for normalize in (True, False):
         started = time.process_time()
@@ -156,7 +159,7 @@ def dimensions(name, options, seed):
         problem, search = jet_problem(options, seed), jet_search(options)
     elif name == "heat":
         problem = heat_problem(options, seed)
-        search = GradientSearch.published(epochs=options.coset_epochs)
+        search = GradientSearch.published(epochs=options.coset_epochs, charts=options.pooled)
     else:
         problem = climate_problem(options, seed)
         search = GradientSearch.published(loss="cross_entropy", growth=5.0, epochs=options.climate_epochs)
@@ -194,6 +197,8 @@ def main() -> None:
     parser.add_argument("--fit-epochs", type=int, default=10, help="passes of the perceptron of jets")
     parser.add_argument("--search-epochs", type=int, default=1, help="passes of the search on jets")
     parser.add_argument("--coset-epochs", type=int, default=40, help="passes over heat fields")
+    parser.add_argument("--coset-batch", type=int, default=16, help="heat fields in a step of the search for cosets")
+    parser.add_argument("--pooled", default="sum", choices=["sum", "mean"], help="charts of heat in the loss")
     parser.add_argument("--jet-coset-epochs", type=int, default=1)
     parser.add_argument("--climate-epochs", type=int, default=30)
     parser.add_argument("--starts", type=int, default=3, help="starts for each k of the rule")

@@ -50,6 +50,9 @@ class CompareHeatConfig(CompareConfig):
     gradient_batches: int = option(
         625, "batches of the paper's search; 625 are its ten passes over 1000 fields", least=1
     )
+    gradient_cosets: bool = option(
+        False, "the paper's search for cosets too: 16 matrices on each field of a batch, an hour for each table"
+    )
     liegg: Literal["network", "exact"] = option(
         "network", "what LieGG as published looks at: a network fitted to the data, or the map"
     )
@@ -109,10 +112,11 @@ def _options(config: CompareHeatConfig) -> dict[str, Any]:
 
 
 def papers_search(side: HeatSide, config: CompareHeatConfig, seed: int, tandem: bool = False) -> Answer:
-    """The paper's algorithm, its search for cosets too, on the same charts and predictors, or its CNNs in tandem."""
+    """The paper's algorithm on the same charts and predictors, or with its CNNs in tandem."""
     kind = {"epochs": None, "steps": config.gradient_batches}
     network = ConvPredictor.published() if tandem else None
-    search, cosets = GradientSearch.published(**kind), CosetSearch.published(**kind)
+    search = GradientSearch.published(**kind)
+    cosets = CosetSearch.published(**kind) if config.gradient_cosets else None
     return ask_map(search, side.x, side.y, cosets=cosets, network=network, seed=seed, **_options(config))
 
 
