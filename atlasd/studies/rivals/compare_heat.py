@@ -16,7 +16,6 @@ from torch import Tensor
 from atlasd.algebra.known import so
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
-from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.neural import ConvPredictor
@@ -26,7 +25,7 @@ from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.config import option
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
-from atlasd.studies.rivals.asking import ask_data, ask_map
+from atlasd.studies.rivals.asking import ask_data, ask_map, published_on_charts
 from atlasd.studies.rivals.compare import OURS, Answer, CompareConfig, Contest
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.liegg import LieGG
@@ -115,8 +114,8 @@ def papers_search(side: HeatSide, config: CompareHeatConfig, seed: int, tandem: 
     """The paper's algorithm on the same charts and predictors, or with its CNNs in tandem."""
     kind = {"epochs": None, "steps": config.gradient_batches}
     network = ConvPredictor.published() if tandem else None
-    search = GradientSearch.published(**kind)
-    cosets = CosetSearch.published(**kind) if config.gradient_cosets else None
+    search = published_on_charts(**kind)
+    cosets = CosetSearch.published(charts="mean", **kind) if config.gradient_cosets else None
     return ask_map(search, side.x, side.y, cosets=cosets, network=network, seed=seed, **_options(config))
 
 
