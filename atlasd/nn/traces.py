@@ -121,8 +121,8 @@ _POINTWISE = ("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Gelu", "Sigmoid", "Ta
 
 
 def _onnx_step(node: OnnxNode) -> Step:
-    sizes, window, sides = node.options, None, ()
-    kernel = sizes.get("kernel_shape", [])
+    sizes, window = node.options, None
+    kernel, sides = sizes.get("kernel_shape", []), tuple[int, ...]()
     if node.made.ndim == 4 and len(kernel) == 2:
         ends = sizes.get("pads", [0, 0, 0, 0])  # tops and lefts, then bottoms and rights
         sides = tuple(ends) if ends[:2] != ends[2:] else ()
