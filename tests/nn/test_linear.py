@@ -113,7 +113,7 @@ def test_components_in_other_coordinates(group, vectors, matrices, noise):
     for seed in range(2):
         generator, n = stream(seed, "components"), group.size
         u, _, v = torch.linalg.svd(torch.randn(n, n, generator=generator, dtype=torch.float64))
-        change = u @ torch.diag(torch.logspace(0, 0.7, n, dtype=torch.float64)) @ v
+        change = u @ torch.diag(torch.logspace(0, 0.48, n, dtype=torch.float64)) @ v
         cosets = change @ group.cosets @ torch.linalg.inv(change)
         off = noise / 2 * torch.randn(cosets.shape, generator=generator, dtype=torch.float64)
         off[0] = 0
