@@ -194,15 +194,31 @@ class _Stencil:
 
     def __call__(self, x: Tensor) -> Tensor:
         charts, outputs = self.weight.shape[:2]
-        width, need = self.weight.shape[-1], self.need
-        if any(have < want for have, want in zip(x.shape[3:], need, strict=True)):  # the whole field is one chart
-            x = _extend(x, width // 2)
-        x = centre_crop(x, need)
-        flat = (x if self.places is None else with_places(x, self.places)).flatten(1, 2)
+        flat = self._seen(x).flatten(1, 2)
         y = _CONVOLUTION[len(self.shape)](
             flat, self.weight.flatten(0, 1).to(x.dtype), self.bias.flatten().to(x.dtype), groups=charts
         )
         return y.unflatten(1, (charts, outputs))
+
+    def _seen(self, x: Tensor) -> Tensor:
+        """What the stencil looks at of fields `(B, K, C, *in)`, beside its places if they count."""
+        if any(have < want for have, want in zip(x.shape[3:], self.need, strict=True)):  # the whole field is one chart
+            x = _extend(x, self.weight.shape[-1] // 2)
+        x = centre_crop(x, self.need)
+        return x if self.places is None else with_places(x, self.places)
+
+    def responses(self, fields: Tensor) -> Tensor:
+        """Answers without the constant to fields `(N, *S)`, each as any channel, `(N, K, C', C, *shape)`."""
+        x, kinds = fields[:, None, None], 1 if self.places is None else 1 + len(self.shape)
+        x = self._seen(x)[:, 0]  # (N, kinds, *need)
+        weight = self.weight.unflatten(2, (kinds, -1)).transpose(2, 3)  # (K, C', C, kinds, *width)
+        y = _CONVOLUTION[len(self.shape)](x, weight.flatten(0, 2).to(x.dtype))
+        return y.unflatten(1, weight.shape[:3])
+
+    def plus(self, other: _Stencil, size: float) -> _Stencil:
+        """The sum with `size` times another one of the same width."""
+        weight, bias = self.weight + size * other.weight, self.bias + size * other.bias
+        return _Stencil(weight, bias, self.shape, self.places)
 
     def narrowed(self, width: int) -> _Stencil:
         """The same for the middle of the outputs, at most so many pixels wide, or one more to keep the centre."""
