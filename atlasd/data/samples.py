@@ -26,7 +26,7 @@ from atlasd.runtime.arrays import unmasked
 Plant: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
 """Inputs `(B, K, *in)`, targets and the number of classes to targets with something added."""
 
-BLOCK = 5
+BLOCK = 10
 """The most charts in a block. Fixed, so that sums do not depend on the number of workers."""
 ONE_LABEL = "give a value for every pixel, such as a mask, or features of the image as vectors (N, n)"
 """What helps where a whole image has one label."""
@@ -39,7 +39,7 @@ def chart_blocks(charts: int, size: int = BLOCK) -> list[range]:
 
     Example:
         >>> [len(block) for block in chart_blocks(19)]
-        [5, 5, 5, 4]
+        [10, 9]
     """
     count = -(-charts // size)
     edges = [-(-charts * i // count) for i in range(count + 1)]

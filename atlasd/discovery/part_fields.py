@@ -190,15 +190,62 @@ class FieldPart(Part):
         Elements are `(M, p, n, n)`, or `(M, p, K, n, n)` with one for each chart.
         """
         p = self.data[2]
+        linear = self._linear() if g.ndim == 4 else None
         products, levels = [], []
         for near in self._chunks(g):
-            _, left, right, weight = self._sides(near.flatten(0, 1), self.problem.functions, labels=False)
-            left, right, root = (z.unflatten(0, near.shape[:2]) for z in (left, right, weight.sqrt()))
-            r = ((left - right) * root).flatten(4).movedim(1, 3)  # (M, B, K, p, Q)
+            if linear is not None:
+                r, moves = self._mixed_residuals(near, *linear)
+            else:
+                _, left, right, weight = self._sides(near.flatten(0, 1), self.problem.functions, labels=False)
+                left, right, root = (z.unflatten(0, near.shape[:2]) for z in (left, right, weight.sqrt()))
+                r = ((left - right) * root).flatten(4).movedim(1, 3)  # (M, B, K, p, Q)
+                moves = [((side[:, 0] - p) * root[:, 0]).flatten(3) for side in (left, right)]
             products.append((r @ r.mT).double())
-            moves = [((side[:, 0] - p) * root[:, 0]).square().flatten(3).sum(-1) for side in (left, right)]
-            levels.append((moves[0] + moves[1]).double())
+            levels.append(sum(z.square().sum(-1) for z in moves).double())
         return torch.cat(products), torch.cat(levels)
+
+    def _linear(self) -> tuple[FieldSpan, Any] | None:
+        """Inputs as mixtures of a few, and one stencil less its part of one pixel, where the maps are stencils.
+
+        Searches have no say in the verdict: they may look at the mean of the maps of all folds.
+        """
+        problem, x = self.problem, self.splines[0]
+        action, functions = problem.action, problem.functions
+        assert isinstance(action, GridAction)
+        if not isinstance(x, FieldSpan) or not all(hasattr(f, "responses") for f in functions):
+            return None
+        if action.rho_in is not None or action.rho_out is not None or problem.pointwise is None:
+            return None
+        mean = functions[0].mean(functions)  # type: ignore[attr-defined]
+        return x, mean.without_centre(problem.pointwise.linear)
+
+    def _mixed_residuals(self, g: Tensor, x: FieldSpan, map_: Any) -> tuple[Tensor, list[Tensor]]:
+        """Residuals `(M, B, K, p, Q)` of elements `(M, p, n, n)`, and changes of both sides, `(M, B, K, Q)` each."""
+        problem, action, d = self.problem, self.problem.action, self.problem.samples.size
+        assert isinstance(action, GridAction) and problem.radius is not None
+        inside = tuple(self.data[0].shape[-d:])
+        near = map_.narrowed(2 * math.ceil(problem.radius) + 1)
+        seen = tuple(min(a, b) for a, b in zip(near.need, inside, strict=True))
+
+        here = map_.responses(x.basis.values)  # (R, K, C', C, *S)
+        few = here.shape[:4]
+        lifted = action.spline(here.flatten(0, 3))
+        elements = g.flatten(0, 1)
+        moved = action.input_at(elements, x.basis, pixel_grid(seen, dtype=torch.float64)).unflatten(-1, seen)
+        left = near.responses(moved.flatten(0, 1)).unflatten(0, moved.shape[:2]).flatten(5)
+        right = action.output_at(elements, lifted, pixel_grid(near.shape, dtype=torch.float64)).unflatten(1, few)
+        mask = problem.window(near.shape, elements, inside).to(left.dtype).flatten(1)
+        root = (mask / mask.sum(-1, keepdim=True).clamp_min(1e-9)).sqrt()[:, None, None, None, None]
+        mixture = x.mixture.transpose(0, 1).flatten(2)  # (K, B, C R)
+
+        def mixed(z: Tensor) -> Tensor:
+            """Answers `(E, R, K, C', C, Q)` to the few fields as those to all, `(E, K, B, C' Q)`."""
+            return mixture @ z.permute(0, 2, 4, 1, 3, 5).flatten(2, 3).flatten(3)
+
+        first = slice(None, None, g.shape[1])
+        still = centre_crop(here, near.shape).flatten(4)
+        moves = [mixed((side[first] - still) * root[first]).transpose(1, 2) for side in (left, right)]
+        return mixed((left - right) * root).unflatten(0, g.shape[:2]).permute(0, 3, 2, 1, 4), moves
 
     def recovered(self, g: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
         """See `Residual.recovered`; sums over samples, `(P, M, K, 4)`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FieldSpan", "span_of"]
+__all__ = ["FieldSpan", "frame_of", "span_of"]
 
 import math
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class FieldSpan:
         return flat.unflatten(-2, self.mixture.shape[:-1])
 
 
-def _frame(rows: Tensor, most: int) -> Tensor | None:
+def frame_of(rows: Tensor, most: int) -> Tensor | None:
     """An orthonormal frame `(D, R)` that leaves out less than `_LEFT` of rows `(N, D)`.
 
     `None` where that takes more than `most` directions. A few random mixtures of the rows span them, or more are drawn.
@@ -76,7 +76,7 @@ def span_of(spline: FieldSpline) -> FieldSpan | FieldSpline:
     """Fields as mixtures of a few, where a third of their number or of their pixels suffices; else as they are."""
     values, d = spline.values, spline.dimensions
     rows = values.flatten(-d).flatten(0, -2).double()  # (N, D)
-    frame = _frame(rows, min(rows.shape) // 3)
+    frame = frame_of(rows, min(rows.shape) // 3)
     if frame is None:
         return spline
     mixture = (rows @ frame).to(values.dtype).unflatten(0, values.shape[:-d])
