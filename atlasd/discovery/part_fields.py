@@ -201,7 +201,7 @@ class FieldPart(Part):
                 r = ((left - right) * root).flatten(4).movedim(1, 3)  # (M, B, K, p, Q)
                 moves = [((side[:, 0] - p) * root[:, 0]).flatten(3) for side in (left, right)]
             products.append((r @ r.mT).double())
-            levels.append(sum(z.square().sum(-1) for z in moves).double())
+            levels.append((moves[0].square().sum(-1) + moves[1].square().sum(-1)).double())
         return torch.cat(products), torch.cat(levels)
 
     def _linear(self) -> tuple[FieldSpan, Any] | None:

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
+from atlasd.geometry.convolution import convolve
 from atlasd.geometry.spans import frame_of
 from atlasd.prediction.places import place_length, with_places
 from atlasd.prediction.predictor import FittedPredictor
@@ -32,8 +33,6 @@ WORTH = 0.5
 
 _NUMBERS = 1 << 23
 """Numbers of fields, or of neighbourhoods, that are in memory at a time."""
-
-_CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,12 +195,7 @@ class _Stencil:
         return tuple(s + self.weight.shape[-1] - 1 for s in self.shape)
 
     def __call__(self, x: Tensor) -> Tensor:
-        charts, outputs = self.weight.shape[:2]
-        flat = self._seen(x).flatten(1, 2)
-        y = _CONVOLUTION[len(self.shape)](
-            flat, self.weight.flatten(0, 1).to(x.dtype), self.bias.flatten().to(x.dtype), groups=charts
-        )
-        return y.unflatten(1, (charts, outputs))
+        return convolve(self._seen(x), self.weight, self.bias)
 
     def _seen(self, x: Tensor) -> Tensor:
         """What the stencil looks at of fields `(B, K, C, *in)`, beside its places if they count."""
@@ -212,11 +206,14 @@ class _Stencil:
 
     def responses(self, fields: Tensor) -> Tensor:
         """Answers without the constant to fields `(N, *S)`, each as any channel, `(N, K, C', C, *shape)`."""
-        x, kinds = fields[:, None, None], 1 if self.places is None else 1 + len(self.shape)
-        x = self._seen(x)[:, 0]  # (N, kinds, *need)
+        kinds = 1 if self.places is None else 1 + len(self.shape)
         weight = self.weight.unflatten(2, (kinds, -1)).transpose(2, 3)  # (K, C', C, kinds, *width)
-        y = _CONVOLUTION[len(self.shape)](x, weight.flatten(0, 2).to(x.dtype))
-        return y.unflatten(1, weight.shape[:3])
+        y = convolve(self._seen(fields[:, None, None]), weight.flatten(0, 2)[None])
+        return y[:, 0].unflatten(1, weight.shape[:3])
+
+    def select(self, charts: Sequence[int]) -> _Stencil:
+        """The stencils of some of the charts."""
+        return _Stencil(self.weight[charts], self.bias[charts], self.shape, self.places)
 
     def plus(self, other: _Stencil, size: float) -> _Stencil:
         """The sum with `size` times another one of the same width."""
@@ -323,8 +320,8 @@ class _Moments:
         for k in range(self.folds):
             mine = (fold == k).nonzero().flatten()
             rotated = _rotated(x[mine], y[mine], frame)
-            for n, some in enumerate(zip(*(z.split(step) for z in rotated), strict=True)):
-                columns, right = self._columns(*some, n if thin and frame is None else None)
+            for n, (u, one, v) in enumerate(zip(*(z.split(step) for z in rotated), strict=True)):
+                columns, right = self._columns(u, one, v, n if thin and frame is None else None)
                 self.gram[k] += columns @ columns.mT
                 self.right[k] += columns @ right.mT
                 if frame is None:

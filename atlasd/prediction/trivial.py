@@ -131,9 +131,9 @@ class PointwisePart:
         """Values of charts with an axis of length 1 for every axis of space of `x`."""
         return values.to(x.dtype).reshape(*values.shape, *[1] * (x.ndim - 3))
 
-    def part(self, charts: range) -> PointwisePart:
+    def part(self, charts: Sequence[int]) -> PointwisePart:
         """The part of some of the charts."""
-        keep = slice(charts.start, charts.stop)
+        keep = list(charts)
         return PointwisePart(self.coefficients[keep], self.shift[keep], self.scale[keep], self.dimensions)
 
     @classmethod

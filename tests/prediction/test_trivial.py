@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from atlasd.prediction.trivial import PointwisePart, centre_crop, chart_skill, fit_pointwise, pooled_skill
+from atlasd.prediction.trivial import centre_crop, chart_skill, fit_pointwise, pooled_skill
 
 
 def batches(x, y):
