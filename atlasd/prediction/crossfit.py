@@ -14,7 +14,8 @@ from atlasd.data.samples import Samples
 from atlasd.prediction.chart_blocks import fit_blocks, join, summed
 from atlasd.prediction.fit import AutoPredictor
 from atlasd.prediction.plants import Planted
-from atlasd.prediction.predictor import ClosedForm, FittedPredictor, PredictorSpec
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
+from atlasd.prediction.skill import ClosedForm, Folds
 from atlasd.prediction.train import Job
 from atlasd.runtime.executor import About, Shared, current_workers
 from atlasd.runtime.progress import Progress, Silent
@@ -168,7 +169,7 @@ def _closed_form_block(
     recipe: ClosedForm, samples: Samples, shared: Shared[tuple[Tensor, tuple[Function, ...]]]
 ) -> list[list[FittedPredictor]]:
     fold, plants = shared.value
-    return recipe.fit_folds(samples, fold, plants, progress=Silent())
+    return recipe.fit_folds(Folds(samples, fold, plants), progress=Silent())
 
 
 def _automatic(

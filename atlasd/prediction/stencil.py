@@ -5,8 +5,7 @@ from __future__ import annotations
 __all__ = ["StencilPredictor", "disc"]
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,7 +19,7 @@ from atlasd.geometry.convolution import convolve
 from atlasd.geometry.spans import frame_of
 from atlasd.prediction.places import place_length, with_places
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import InFolds, with_skill
+from atlasd.prediction.skill import ClosedForm, Folds
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
@@ -36,7 +35,7 @@ _NUMBERS = 1 << 23
 
 
 @dataclass(frozen=True, kw_only=True)
-class StencilPredictor(InFolds):
+class StencilPredictor(ClosedForm):
     """Outputs as a weighted sum of the pixels around, one round stencil per chart.
 
     A stencil may be wider than the margin between the input and the output patch: outputs then count only where it
@@ -64,50 +63,30 @@ class StencilPredictor(InFolds):
         if self.width < 1 or self.width % 2 == 0:
             raise InputError(f"`width` must be odd and positive, got {self.width}.")
 
-    def fit_folds(
-        self,
-        samples: Samples,
-        fold: Tensor,
-        plants: Sequence[Callable[[Tensor], Tensor]],
-        *,
-        progress: Progress,
-        only: int | None = None,
-    ) -> list[list[FittedPredictor]]:
-        """Stencils for every fold, as `InFolds` says."""
+    def fit_folds(self, folds: Folds, *, progress: Progress) -> list[list[FittedPredictor]]:
+        """Stencils for every fold, as `ClosedForm` says."""
+        samples = folds.samples
         if not samples.is_field or samples.classes:
             raise InputError(
                 "`predictor` must not be a StencilPredictor for vectors or classes; use MLPPredictor or ConvPredictor."
             )
-        started = time.perf_counter()
-        count = int(fold.max()) + 1
-        wanted = list(range(count)) if only is None else [only]
-        used = (fold >= 0).nonzero().flatten()
-        smallest = min(int(((fold >= 0) & (fold != k)).sum()) for k in wanted)
-        halves = self._halves(samples, smallest)
+        halves = self._halves(samples, folds.fewest)
         room = _room(samples, halves[-1])
-        moments = _Moments(halves[-1], samples.size, count, place_length(samples) if self.placed else None)
-        order = samples.in_order(used)
+        moments = _Moments(halves[-1], samples.size, folds.count, place_length(samples) if self.placed else None)
+        order = samples.in_order(folds.used)
         batch = self.batch or min(max(_NUMBERS // math.prod(samples.x.shape[1:]), 64), 512)
         for index in progress.track(order.split(batch), "fit stencils"):
-            x, y = samples.inputs(index), samples.targets(index)
-            both = torch.cat([y, *(plant(x).to(y.dtype) for plant in plants)], dim=2)
-            moments.add(x, both if room is None else centre_crop(both, room), fold[index], thin=smallest >= 200)
-        outputs = samples.outputs
-        shape = tuple(samples.targets(used[:1]).shape[3:])
-        rows, half = self._choose(moments, outputs, halves, wanted[0])
-        fitted = []
-        for k in wanted:
+            x, y = folds.read(index)
+            moments.add(x, y if room is None else centre_crop(y, room), folds.fold[index], thin=folds.fewest >= 200)
+        shape = tuple(samples.targets(order[:1]).shape[3:])
+        rows, half = self._choose(moments, samples.outputs, halves, folds.wanted[0])
+
+        def stencils(k: int) -> list[_Stencil]:
             solution = moments.chosen(rows, k)  # (K, F + 1, C' (1 + plants))
-            functions = [moments.stencil(part, half, shape) for part in solution.split(outputs, dim=-1)]
-            held = (fold == k).nonzero().flatten()
-            rest = ((fold >= 0) & (fold != k)).nonzero().flatten()
-            fitted.append(
-                with_skill(
-                    functions, samples, rest, held, kind=f"linear stencil, {2 * half + 1} wide", reach=half + 0.5,
-                    seconds=time.perf_counter() - started, inner=_room(samples, half),
-                )
-            )  # fmt: skip
-        return fitted
+            return [moments.stencil(part, half, shape) for part in solution.split(samples.outputs, dim=-1)]
+
+        kind = f"linear stencil, {2 * half + 1} wide"
+        return folds.fitted(stencils, kind=kind, reach=half + 0.5, inner=_room(samples, half))
 
     def _halves(self, samples: Samples, count: int) -> list[int]:
         """Half widths to try, smallest first: those that the charts, the data and the time have room for."""

@@ -8,6 +8,7 @@ from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.fit import fit_predictor
 from atlasd.prediction.predictor import narrowed
+from atlasd.prediction.skill import Folds
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.progress import Silent
@@ -131,7 +132,7 @@ def test_folds_are_fits_without_their_samples(rough, two_charts, stencil_map):
     samples = Samples.check(rough, y, two_charts)
     fold = torch.arange(len(rough)) % 3
     plant = lambda x: centre_crop(x.roll(1, -1), tuple(samples.targets(fold[:1]).shape[3:]))  # noqa: E731
-    folds = StencilPredictor(width=5).fit_folds(samples, fold, [plant], progress=Silent())
+    folds = StencilPredictor(width=5).fit_folds(Folds(samples, fold, [plant]), progress=Silent())
     assert len(folds) == 3 and all(len(row) == 2 for row in folds)
     inputs = two_charts.input_patches(rough[:4])
     # The plant is a shift by one pixel, which a stencil holds exactly.
@@ -150,11 +151,7 @@ def test_rotated_samples_give_the_same_stencil():
         noisy = x + noise * torch.randn(x.shape, generator=generator)
         samples = Samples.check(noisy, y, Atlas.at([(11, 11), (12, 13)], 8, 5))
         recipe = StencilPredictor(width=5, ridges=(1e-4,))
-        answers.append(
-            [
-                row[0].function(samples.inputs(torch.arange(9)))
-                for row in recipe.fit_folds(samples, fold, (), progress=Silent())
-            ]
-        )
+        fitted = recipe.fit_folds(Folds(samples, fold), progress=Silent())
+        answers.append([row[0].function(samples.inputs(torch.arange(9))) for row in fitted])
     for rotated, plain in zip(*answers, strict=True):
         assert (rotated - plain).norm() < 0.05 * plain.norm()
