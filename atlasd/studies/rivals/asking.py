@@ -43,17 +43,10 @@ def ask_map(
         tolerance: That of our verdict.
         seed: Seed of every random stream.
         cosets: The rival's search for the discrete part, if it has one.
-        network: Recipe of networks that learn with the generators, as the paper's do. Predictors are then fitted for
-            our verdict only.
+        network: Recipe of networks that learn with the generators, for the paper's search; the predictor of `options`
+            then serves our verdict only.
         options: `function`, `atlas`, `action` and `predictor`, as in `discover`.
     """
-
-    def judged() -> Tensor:
-        if network is None:
-            return _judged(problem, found, tolerance, seed)
-        fitted, _ = prepare(x, y, seed=seed, progress=Silent(), **options)
-        return _judged(fitted, replace(found, function=None), tolerance, seed)
-
     if network is None:
         problem, _ = prepare(x, y, seed=seed, progress=Silent(), **options)
         found = search.find(problem, seed=seed, progress=Silent())
@@ -61,13 +54,17 @@ def ask_map(
         assert isinstance(search, GradientSearch)
         kind = {name: options[name] for name in ("atlas", "action") if name in options}
         problem, found = search.find_in_data(x, y, predictor=network, seed=seed, **kind)
-    return Answer(
-        problem.units.to_raw(found.basis),
-        _components(cosets, problem, found, tolerance, seed),
-        confirm=None if network else lambda: len(judged()),
-        judged=judged,
-        note="; ".join(found.notes),
-    )
+
+    def judged() -> Tensor:
+        fitted = problem if network is None else prepare(x, y, seed=seed, progress=Silent(), **options)[0]
+        return _judged(fitted, found if network is None else replace(found, function=None), tolerance, seed)
+
+    components = 1
+    if cosets is not None:
+        candidates = cosets.find(problem, LieAlgebra(found.basis), seed=seed)
+        # The published search claims all that it proposes, ours those near a symmetry; a residual is a square.
+        components = len(candidates) if cosets.regardless else int((candidates.errors <= tolerance**2).sum())
+    return Answer(problem.units.to_raw(found.basis), components, judged=judged, note="; ".join(found.notes))
 
 
 def ask_data(
@@ -98,19 +95,9 @@ def ask_data(
 
     def left() -> Tensor:
         problem, _ = prepare(*(judged or (x, y)), seed=seed, progress=Silent(), **options)
-        inside = replace(found, basis=problem.units.to_standard(found.basis))
-        return _judged(problem, inside, tolerance, seed)
+        return _judged(problem, replace(found, basis=problem.units.to_standard(found.basis)), tolerance, seed)
 
-    return Answer(found.basis, confirm=lambda: len(left()), judged=left, note="; ".join(found.notes))
-
-
-def _components(cosets: CosetSearch | None, problem: Problem, found: Found, tolerance: float, seed: int) -> int:
-    """The components that a rival claims: all that the published search proposes, of ours those near a symmetry."""
-    if cosets is None:
-        return 1
-    candidates = cosets.find(problem, LieAlgebra(found.basis), seed=seed)
-    # A residual is a square, a tolerance an amplitude.
-    return len(candidates) if cosets.regardless else int((candidates.errors <= tolerance**2).sum())
+    return Answer(found.basis, judged=left, note="; ".join(found.notes))
 
 
 def _judged(problem: Problem, found: Found, tolerance: float, seed: int) -> Tensor:
