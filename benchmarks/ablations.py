@@ -101,6 +101,7 @@ def determinant_cosets(name, options, seed):
     algebra, other = (so(2), MIRROR) if name == "heat" else (so(1, 3), PARITY)
     inside = LieAlgebra(problem.units.to_standard(algebra.basis))
     kind = {"starts": 16, "top": 8} if name == "heat" else {"starts": 64, "top": 16, "loss": "cross_entropy"}
+    kind |= {"learning_rate": options.rate}
     if name == "heat":
         kind |= {"epochs": options.coset_epochs, "batch": options.coset_batch, "charts": options.pooled}
     else:
@@ -234,7 +235,7 @@ def main() -> None:
     parser.add_argument("--jet-coset-epochs", type=int, default=1)
     parser.add_argument("--climate-epochs", type=int, default=30)
     parser.add_argument("--starts", type=int, default=3, help="starts for each k of the rule")
-    parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of the rule's searches")
+    parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of the rule's searches and of cosets")
     parser.add_argument("--passes", type=int, nargs="+", default=[4, 10], help="passes after which limits are compared")
     parser.add_argument("--keep", type=Path, help="where finished rows are kept")
     options = parser.parse_args()
