@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["HexConv", "HexPool", "HexUpsample"]
+__all__ = ["HexConv", "HexUpsample"]
 
 import math
 from functools import lru_cache
@@ -143,33 +143,6 @@ class HexConv(nn.Module):
         return torch.stack(turned, 2).transpose(-1, -2)  # (C', C, 6, R, 7) to (C', C, 6, 7, R)
 
 
-class HexPool(nn.Module):
-    """Brings scalars to the next coarser grid: the mean or the largest of each coarse vertex and its ring.
-
-    In the mean a neighbour counts half, since it lies between two coarse vertices.
-
-    Arguments:
-        resolution: Of the grid that comes in.
-        how: `mean` or `max`.
-    """
-
-    def __init__(self, *, resolution: int, how: Literal["mean", "max"] = "mean") -> None:
-        super().__init__()
-        _check(resolution, 2)
-        if how not in ("mean", "max"):
-            raise InputError(f"`how` must be 'mean' or 'max', got {how!r}.")
-        self.resolution, self.how = resolution, how
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `(B, C, N)` to `(B, C, N')`."""
-        grid = icosahedral_grid(self.resolution)
-        _check_field(x, grid, None, "scalar")
-        if self.how == "mean":
-            return gathered(x, "pool", self.resolution, 2)
-        size = _outgoing(grid, 2)
-        return torch.maximum(x[..., :size], x[..., grid.neighbours[:size].to(x.device)].amax(-1))
-
-
 class HexUpsample(nn.Module):
     """Brings scalars to the next finer grid by linear interpolation: a new vertex has the mean of its edge's ends.
 
@@ -205,10 +178,6 @@ def _matrix(what: str, resolution: int, stride: int, dtype: torch.dtype, device:
     else:
         size = _outgoing(grid, stride)
         index, weight, columns = grid.neighbours[:size], grid.shares[:size], len(grid)
-        if what == "pool":
-            index = torch.cat([torch.arange(size)[:, None], index], 1)
-            weight = torch.cat([torch.ones(size, 1, dtype=torch.float64), (weight > 0).double() / 2], 1)
-            weight = weight / weight.sum(1, keepdim=True)
     rows = torch.arange(len(index))[:, None].expand_as(index)
     there = weight.reshape(-1) > 0
     places = torch.stack([rows.reshape(-1), index.reshape(-1)])[:, there]

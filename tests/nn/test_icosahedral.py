@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from atlasd.errors import InputError
-from atlasd.nn import HexConv, HexPool, HexUpsample, IcosahedralProjection, IcosahedralUNet, icosahedral_grid
+from atlasd.nn import HexConv, HexUpsample, IcosahedralProjection, IcosahedralUNet, icosahedral_grid
 from atlasd.runtime.random import stream
 
 KERNELS = {"hexagon": {}, "flat": {"flat": True}, "own": {"flat": True, "own": True}}
@@ -159,7 +159,6 @@ def test_classes_are_those_of_the_nearest_pixel(rows):
         (lambda: HexConv(1, 1, resolution=2, stride=3), "`stride` must be 1 or 2, got 3"),
         (lambda: HexConv(1, 1, resolution=2, in_field="vector"), "'scalar' or 'regular', got 'vector'"),
         (lambda: HexConv(2, 1, resolution=1)(torch.zeros(1, 3, 42)), r"shape \(B, 2, 42\)"),
-        (lambda: HexPool(resolution=1, how="min"), "'mean' or 'max', got 'min'"),
         (lambda: HexUpsample(resolution=1)(torch.zeros(1, 3, 12)), r"shape \(B, C, 42\)"),
         (lambda: IcosahedralUNet(resolution=3), "at least 4 for 5 blocks down, got 3"),
         (lambda: IcosahedralUNet(channels=()), "`channels` must be positive"),
