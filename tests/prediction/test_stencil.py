@@ -138,3 +138,20 @@ def test_folds_are_fits_without_their_samples(rough, two_charts, stencil_map):
     # The plant is a shift by one pixel, which a stencil holds exactly.
     torch.testing.assert_close(folds[0][1](inputs), plant(inputs), atol=1e-2, rtol=1e-2)
     assert not torch.equal(folds[0][0](inputs), folds[1][0](inputs))
+
+
+def test_rotated_samples_give_the_same_stencil():
+    """Inputs that are mixtures of few fields are fitted by rotated samples; tiny noise sends all samples through."""
+    generator = torch.Generator().manual_seed(3)
+    few = torch.nn.functional.avg_pool2d(torch.randn(6, 1, 26, 26, generator=generator), 3, 1)
+    x = torch.tensordot(torch.randn(240, 6, generator=generator), few, 1)
+    y = 0.5 * x.roll(1, -1) + x.roll(2, -2) + 0.1 * torch.randn(x.shape, generator=generator) + 1.5
+    fold, answers = torch.arange(240) % 3, []
+    for noise in (0.0, 2e-4):
+        noisy = x + noise * torch.randn(x.shape, generator=generator)
+        samples = Samples.check(noisy, y, Atlas.at([(11, 11), (12, 13)], 8, 5))
+        recipe = StencilPredictor(width=5, ridges=(1e-4,))
+        fitted = recipe.fit_folds(Folds(samples, fold), progress=Silent())
+        answers.append([row[0].function(samples.inputs(torch.arange(9))) for row in fitted])
+    for rotated, plain in zip(*answers, strict=True):
+        assert (rotated - plain).norm() < 0.05 * plain.norm()
