@@ -36,6 +36,8 @@ EXACT, INTERPOLATED = 1e-4, 0.05
 """Tolerances for elements that map the grid or vectors exactly, and for those that need interpolation."""
 _FIELD_SIZES, _VECTOR_SIZES = (0.4, math.pi / 4, math.pi / 2), (0.3, 1.0)
 _DRAWS = 200
+_ROUNDED = 4
+"""Units of the last place that sums in another order may differ by."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,12 @@ class Audit:
         """The layer at which the breaking starts."""
         return next((layer for layer in self.layers if layer.culprit), None)
 
+    @property
+    def worst(self) -> ElementFinding | None:
+        """The element with the largest breaking."""
+        known = [e for e in self.elements if not math.isnan(e.worst)]
+        return max(known, key=lambda e: e.worst, default=None)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values; numbers that JSON lacks are `None`."""
         content = {
@@ -145,7 +153,7 @@ class Audit:
             figures = f"; in {c.given:.2%}, out {c.made:.2%}" if c.made > c.given else ""
             lines.append(f"  it starts at layer {c.name} ({c.kind}){cause}{figures}")
         if self.data is not None:
-            lines.append(f"  the data: {self.data.answer}. {self.data.verdict.reason}")
+            lines.append(f"  the data: {self.data.verdict.reason}")
         if self.price is not None:
             lines.append(f"  {self.fixed} {self.price[1]:.4g}, {self.price[0]:.4g} before")
         return "\n".join([*lines, *(f"  note: {n}" for n in self.notes)])
@@ -199,6 +207,8 @@ def audit(
         raise InputError(
             f"`x` must have at least 4 samples, got {len(x)}; breakings are measured against their spread."
         )
+    if not bool(x.isfinite().all()):
+        raise InputError("`x` must be finite, got NaN or infinite numbers; leave these samples out.")
     notes = _notes(model, x)
     found = None
     if group is None:
@@ -214,10 +224,11 @@ def audit(
     names: list[str] = []
     with evaluating(model), torch.no_grad():
         y = model(x)
+        rounding = _ROUNDED * max((torch.finfo(pick(y).dtype).eps for _, pick in leaves(y)), default=0.0)
         every = torch.stack([g for _, g in elements]) if elements else group.cosets
         ask = partial(both_sides, model, x, y, elements=every, action=action, outputs=outputs, radius=radius)
         for label, g in elements:
-            names, finding = _element(ask, x, label, g, tolerance, seed)
+            names, finding = _element(ask, x, label, g, tolerance, rounding, seed)
             findings.append(finding)
     layers: tuple[LayerFinding, ...] = ()
     off = [i for i, f in enumerate(findings) if f.decision == "broken"]
@@ -254,6 +265,7 @@ def _element(
     label: str,
     g: Tensor,
     tolerance: float | None,
+    rounding: float,
     seed: int,
 ) -> tuple[list[str], ElementFinding]:
     disc, limit = None, EXACT
@@ -262,7 +274,9 @@ def _element(
         disc, limit = _disc(tuple(x.shape[2:])), INTERPOLATED
     named = list(ask(g=g, disc=disc))
     names = [name for name, *_ in named]
-    strengths, lower, upper = zip(*(_strength(a.flatten(1), b.flatten(1), seed) for _, _, a, b in named), strict=True)
+    strengths, lower, upper = zip(
+        *(_strength(a.flatten(1), b.flatten(1), rounding, seed) for _, _, a, b in named), strict=True
+    )
     limit = limit if tolerance is None else tolerance
     known = [(low, high) for low, high in zip(lower, upper, strict=True) if not math.isnan(high)]
     if any(low > limit for low, _ in known):
@@ -274,8 +288,11 @@ def _element(
     return names, ElementFinding(label, strengths, lower, upper, limit, decision)
 
 
-def _strength(a: Tensor, b: Tensor, seed: int) -> tuple[float, float, float]:
-    """Strength and its interval: the difference of both sides over that of the sides of different samples."""
+def _strength(a: Tensor, b: Tensor, rounding: float, seed: int) -> tuple[float, float, float]:
+    """Strength and its interval: the difference of both sides over that of the sides of different samples.
+
+    What rounding, a share of the size of outputs, makes of them may be no breaking: the lower end is beyond it.
+    """
     count = len(a)
     miss = (a - b).square().mean(1)
     if not bool(miss.isfinite().all()):
@@ -291,8 +308,9 @@ def _strength(a: Tensor, b: Tensor, seed: int) -> tuple[float, float, float]:
     null = max(null, 1e-3 * spread)
     generator = stream(seed, "audit")
     drawn = miss[torch.randint(count, (_DRAWS, count), generator=generator)].mean(1)
-    low, high = (float((drawn.quantile(q) / null).sqrt()) for q in (0.025, 0.975))
-    return float((miss.mean() / null).sqrt()), low, high
+    low, high = (float(drawn.quantile(q)) for q in (0.025, 0.975))
+    low = max(0.0, low - rounding**2 * size)
+    return float((miss.mean() / null).sqrt()), math.sqrt(low / null), math.sqrt(high / null)
 
 
 def _disc(shape: tuple[int, ...]) -> Tensor:
