@@ -30,8 +30,8 @@ from atlasd.runtime.progress import Progress
 
 _ELSEWHERE = 0.1
 """Share of a field beyond which it points elsewhere than others."""
-_ROUNDING = 1e-6
-"""Strength below which differences are rounding."""
+_INTEGRATED = 1e-3
+"""Strength below which differences are errors of the integration."""
 _SAME = 0.05
 """Relative distance within which a field is taken for the flow itself."""
 _AFFINE = 1e-3
@@ -163,7 +163,7 @@ def _settle(court: Court, basis: Tensor) -> Settled:
     order = quick.argsort()
     quick, error, basis = quick[order], error[order], basis[order]
     near = int((quick <= 2 * court.tolerance).sum())
-    best = next((k for k in range(1, near) if apart(quick[:k], quick[k], error[:k].max(), floor=_ROUNDING)), near)
+    best = next((k for k in range(1, near) if apart(quick[:k], quick[k], error[:k].max(), floor=_INTEGRATED)), near)
     if not best:
         return Settled(nothing, [], court.generators(basis[:1]))
     dropped = []
@@ -174,7 +174,7 @@ def _settle(court: Court, basis: Tensor) -> Settled:
         dropped = [f for f in findings if not f.passed]
         if len(passed) == len(findings):
             ranks = sorted(passed, key=lambda i: findings[i].direction.upper)
-            count = exact_class([findings[i] for i in ranks], floor=_ROUNDING)
+            count = exact_class([findings[i] for i in ranks], floor=_INTEGRATED)
             others = [approximate(findings[i]) for i in ranks[count:]]
             return Settled(plain[ranks[:count]], [findings[i] for i in ranks[:count]], others)
     return Settled(nothing, [], dropped)
@@ -198,7 +198,7 @@ def _with_new(problem: Problem, kept: Settled, found: Settled) -> tuple[Settled,
     n, size = problem.samples.size, problem.size
     columns = found.matrices.shape[-1]
     if (
-        exact_class([*found.kept, *kept.kept], floor=_ROUNDING) == len(found.kept) > 0
+        exact_class([*found.kept, *kept.kept], floor=_INTEGRATED) == len(found.kept) > 0
     ):  # those of lower degrees came near only
         worse = [approximate(f) for f in kept.kept]
         kept, found = Settled(kept.matrices[:0], [], []), replace(found, dropped=[*found.dropped, *worse])
