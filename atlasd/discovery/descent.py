@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FieldSearch", "Model", "model"]
+__all__ = ["FieldSearch", "Model", "model", "orthogonal_complement"]
 
 import math
 from dataclasses import dataclass
@@ -131,7 +131,7 @@ class FieldSearch:
         own: Tensor | None = None
         most = len(everything) if wanted is None else min(wanted, len(everything))
         for _ in self.progress.track(range(most), "finite size"):
-            span = _complement(everything, found)
+            span = orthogonal_complement(everything, found)
             a, error = self._best(span, hints)
             if not found and self.problem.charts > 1:
                 a, error = (a, error) if self.given else self._without_outliers(a, error, span)
@@ -272,7 +272,7 @@ def _mixtures(directions: Tensor) -> Tensor:
     return torch.cat([pairs, plane, directions[2:6]])
 
 
-def _complement(span: Tensor, found: list[Tensor]) -> Tensor:
+def orthogonal_complement(span: Tensor, found: list[Tensor]) -> Tensor:
     """Orthonormal basis of the part of `span` orthogonal to what was found."""
     if not found:
         return span

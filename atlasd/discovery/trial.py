@@ -19,7 +19,7 @@ from atlasd.discovery.problem import Problem
 from atlasd.discovery.search import Found, Search
 from atlasd.discovery.simplest import consistent
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.discovery.targets import Question
+from atlasd.discovery.targets import KINDS, Question
 from atlasd.discovery.verdict import Court
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.stages import current_stages
@@ -192,15 +192,16 @@ def leading(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def taken(best: Trial, trials: Sequence[Trial], aside: Sequence[tuple[Question, str]] = ()) -> list[str]:
-    """Which question was answered, where several fitted the data.
+    """Which question was answered, where several fitted the data or targets transform along.
 
     Arguments:
         best: The one that was taken.
         trials: All that were asked.
         aside: Those that were not, and why.
     """
-    if len(trials) + len(aside) < 2:
+    if len(trials) + len(aside) < 2 and best.question.kind not in KINDS[:2]:
         return []
     others = [f"{t.question.words}: {t.brief}" for t in trials if t is not best]
     others += [f"{q.words}: set aside, {why}" for q, why in aside]
-    return [f"the targets were taken as {best.question.words}; also tried: {'; '.join(others)}"]
+    also = f"; also tried: {'; '.join(others)}" if others else ""
+    return [f"the targets were taken as {best.question.words}{also}"]
