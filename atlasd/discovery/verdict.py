@@ -41,6 +41,8 @@ _FEWEST = 12
 _FELT = 1e-4
 """Strength of unrelated transformations below which nothing feels a direction: rounding."""
 _VECTORS, _FIELDS = 1024, 128
+_FEW = 48
+"""Fields that tell how much a symmetry of other charts is broken on a chart that was left out."""
 _LADDER = (0.15, 0.35, 0.7, 1.2)
 _RANDOM = 6
 _TURNS = 60
@@ -68,6 +70,7 @@ class Court:
         index = problem.pick(_FIELDS if problem.is_field else _VECTORS)
         self.residual = Residual(problem, index, known_inputs(problem))
         self._rungs: Tensor | None = None
+        self._all: Residual | None = None
         self._sensitivity = Sensitivity(problem, self.residual, tolerance, self.weights, progress)
 
     @property
@@ -79,7 +82,7 @@ class Court:
     def memory(self, kept: tuple[Tensor, Tensor | None, list[float] | None]) -> None:
         index, self._rungs, self._sensitivity.sizes = kept
         if not torch.equal(index, self.residual.index):
-            self.residual = Residual(self.problem, index, self.residual.coverage)
+            self.residual = Residual(self.problem, index, self.residual.coverage, self.residual.weights)
 
     @property
     def floor(self) -> float:
@@ -179,9 +182,9 @@ class Court:
 
     def on(self, weights: Tensor) -> Court:
         """The same with other weights of the charts; data of the others say nothing about where data are."""
-        residual = Residual(self.problem, self.residual.index, known_inputs(self.problem, weights=weights))
+        residual = Residual(self.problem, self.residual.index, known_inputs(self.problem, weights=weights), weights)
         sensitivity = Sensitivity(self.problem, residual, self.tolerance, weights, self.progress)
-        return self._with(weights=weights, residual=residual, _rungs=None, _sensitivity=sensitivity)
+        return self._with(weights=weights, residual=residual, _rungs=None, _sensitivity=sensitivity, _all=self.residual)
 
     def _with(self, **changed: Any) -> Court:
         other = object.__new__(Court)
@@ -323,7 +326,17 @@ class Court:
             reach = f"data reach sizes up to {extent:.2g} only"
             reason = f"{reach}; over a quarter turn the breaking would be about {min(least, 1.0):.0%}"
             direction = replace(direction, decision="cannot tell", reason=reason)
-        return Finding(direction, trial.element, trial.charts())
+        return Finding(direction, trial.element, self._charts(trial))
+
+    def _charts(self, trial: Measured) -> Tensor:
+        """Strength on every chart, `(K,)`; where some were left out, on those as well."""
+        charts = trial.charts()
+        if self._all is None or bool((self.weights > 0).all()):
+            return charts
+        losses = self._all.few(_FEW).losses(trial.pair)
+        excess, scale = losses.excess.sum((0, 1)), losses.scale.sum((0, 1))
+        there = torch.where(scale > 0, excess / scale.clamp_min(1e-300), math.nan).clamp_min(0.0).sqrt()
+        return torch.where(self.weights > 0, charts, there)
 
     def _interval(self, trial: Measured, level: float) -> tuple[float, float, float, bool]:
         """Ratio of means with both ends of its interval, and whether the scale is determined at all.

@@ -203,7 +203,7 @@ def audit(
         group = found.group
         tolerance = float(found.config["tolerance"]) if tolerance is None else tolerance
         action = found_action(found, model, x) if action is None and outputs is None else action
-        if not group.dimension and group.order == 1:
+        if not group.dimension and group.components == 1:
             notes.append("no symmetry was found in the model; give `group` to measure how strongly one is broken")
     group = as_group(group)
     findings: list[ElementFinding] = []

@@ -62,7 +62,7 @@ def network(
         ('EquivariantMLP', torch.Size([50, 1]))
     """
     group = as_group(found)
-    if not group.dimension and group.order == 1:
+    if not group.dimension and group.components == 1:
         reason = f" ({found.verdict.reason})" if isinstance(found, Discovery) else ""
         raise InputError(f"a network needs a symmetry, and none was found{reason}; take a plain network.")
     x, y = torch.as_tensor(x), torch.as_tensor(y)

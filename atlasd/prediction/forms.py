@@ -5,8 +5,7 @@ from __future__ import annotations
 __all__ = ["FormPredictor"]
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import ClassVar
@@ -18,7 +17,7 @@ from torch.nn import functional
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import InFolds, with_skill
+from atlasd.prediction.skill import ClosedForm, Folds
 from atlasd.prediction.waves import strongest_wave
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
@@ -37,7 +36,7 @@ _LEAST = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormPredictor(InFolds):
+class FormPredictor(ClosedForm):
     """Ridge regression on monomials, alone or with Gaussian bumps; held-out data say which, and how much ridge.
 
     Exact where the law is a polynomial, and hard to beat where it is smooth and components are few. Sums of normal
@@ -82,28 +81,17 @@ class FormPredictor(InFolds):
                 f"`degree`, `bumps` and `most` must be positive, got {self}; leave them at their defaults."
             )
 
-    def fit_folds(
-        self,
-        samples: Samples,
-        fold: Tensor,
-        plants: Sequence[Callable[[Tensor], Tensor]],
-        *,
-        progress: Progress,
-        only: int | None = None,
-    ) -> list[list[FittedPredictor]]:
-        """Maps for every fold, as `InFolds` says."""
+    def fit_folds(self, folds: Folds, *, progress: Progress) -> list[list[FittedPredictor]]:
+        """Maps for every fold, as `ClosedForm` says."""
+        samples, wanted, fewest = folds.samples, folds.wanted, folds.fewest
         if samples.is_field:
             raise InputError("`predictor` must not be a FormPredictor for fields; leave it at its default.")
-        started = time.perf_counter()
-        count = int(fold.max()) + 1
-        wanted = list(range(count)) if only is None else [only]
-        used = samples.in_order((fold >= 0).nonzero().flatten())
-        fewest = min(int(((fold >= 0) & (fold != k)).sum()) for k in wanted)
+        used = samples.in_order(folds.used)
         drawn = used[torch.randperm(len(used), generator=stream(0, "fit", "bumps"))]
         near = _rows(samples, drawn[: max(self.bumps, _LOOKED)])
 
         def best(kinds: list[_Features]) -> tuple[float, _Sums, float]:
-            sums = [_Sums(features, samples, fold, plants, used, drawn[:_LOOKED]) for features in kinds]
+            sums = [_Sums(features, folds, used, drawn[:_LOOKED]) for features in kinds]
             return min(((s.loss(r, wanted), s, r) for s in sums for r in self.ridges), key=lambda found: found[0])
 
         # Few bumps say which width is best, and many are used.
@@ -119,17 +107,7 @@ class FormPredictor(InFolds):
             if more[0] >= loss:
                 break
             loss, sums, ridge = more
-        fitted = []
-        for k in wanted:
-            functions = sums.maps(ridge, k, classes=samples.classes)
-            rest, held = ((fold >= 0) & (fold != k)).nonzero().flatten(), (fold == k).nonzero().flatten()
-            fitted.append(
-                with_skill(
-                    functions, samples, rest, held, kind=sums.features.name, reach=0.0,
-                    seconds=time.perf_counter() - started,
-                )
-            )  # fmt: skip
-        return fitted
+        return folds.fitted(lambda k: sums.maps(ridge, k, classes=samples.classes), kind=sums.features.name)
 
     def _kinds(self, x: Tensor, count: int, bumps: int, tokens: int) -> list[_Features]:
         """Features that a number of samples allows, for inputs like `(M, D)`, with so many bumps at most.
@@ -239,30 +217,21 @@ class _Features:
 class _Sums:
     """Normal equations of one kind of features, fold by fold, and some of the rows to choose by."""
 
-    def __init__(
-        self,
-        features: _Features,
-        samples: Samples,
-        fold: Tensor,
-        plants: Sequence[Callable[[Tensor], Tensor]],
-        used: Tensor,
-        looked: Tensor,
-        batch: int = 2048,
-    ) -> None:
+    def __init__(self, features: _Features, folds: Folds, used: Tensor, looked: Tensor, batch: int = 2048) -> None:
+        samples, fold, count = folds.samples, folds.fold, folds.count
         self.features, self.outputs = features, samples.classes or samples.outputs
         near = features(_rows(samples, looked))
         # A monomial that one wild sample rules is not worth its weight: the ridge sees standard columns.
         self.mean, self.size = near.mean(0), near.std(0).clamp_min(1e-12)
         self.near, self.wanted, self.near_fold = (near - self.mean) / self.size, _values(samples, looked), fold[looked]
         self.scale = self.wanted.std(0).clamp_min(1e-300)
-        count = int(fold.max()) + 1
         self.gram = torch.zeros(count, near.shape[1] + 1, near.shape[1] + 1, dtype=torch.float64)
         self.right: Tensor | None = None
         for index in used.split(batch):
             x = samples.inputs(index)
             columns = (features(x[:, 0].flatten(1).double()) - self.mean) / self.size
             columns = torch.cat([columns, torch.ones_like(columns[:, :1])], dim=-1)
-            y = torch.cat([_values(samples, index), *(plant(x)[:, 0].double() for plant in plants)], dim=-1)
+            y = torch.cat([_values(samples, index), *(plant(x)[:, 0].double() for plant in folds.plants)], dim=-1)
             if self.right is None:
                 self.right = torch.zeros(count, columns.shape[1], y.shape[1], dtype=torch.float64)
             for k in range(count):

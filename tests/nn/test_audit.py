@@ -235,7 +235,7 @@ def test_wrong_files(tmp_path):
         load_model(tmp_path / "no.pt2")
     with pytest.raises(DataError, match="nothing there"):
         load_model(tmp_path / "none.pt2")
-    assert named_group("SO(2)").name == "SO(2)" and named_group("D4").order == 8
+    assert named_group("SO(2)").name == "SO(2)" and named_group("D4").components == 8
     with pytest.raises(InputError, match="must be a name such as"):
         named_group("E8")
 
@@ -260,7 +260,7 @@ def test_fix_brings_to_a_standard_pose_where_there_is_no_average(monkeypatch):
 def test_images_to_numbers_have_a_group_too():
     x = nn.functional.avg_pool2d(torch.randn(32, 1, 17, 17, generator=stream(0)), 7, 1, 3)
     found = audit(lambda z: z.square().mean((1, 2, 3)), x)
-    assert found.found is not None and (found.group.dimension or found.group.order > 1) and found.symmetric
+    assert found.found is not None and (found.group.dimension or found.group.components > 1) and found.symmetric
     labels = torch.arange(32) % 2
     other = audit(lambda z: z.square().mean((1, 2, 3)), x, C4, labels)
     assert other.data is None and any("what the data have cannot be discovered" in n for n in other.notes)

@@ -94,7 +94,7 @@ def find_on_sphere(
         disc=False,
     )
     trained = play(
-        search.game(len(index)),
+        search,
         pairs,
         index,
         move,
