@@ -146,7 +146,8 @@ class Court:
         every = element.double() @ steps
         held = self.weights > 0
         rows = self.residual.few(16 if self.problem.is_field else 128).losses(every).covered[..., held].flatten(1)
-        left, taken = torch.ones_like(rows[0]), []
+        left = torch.ones_like(rows[0])
+        taken: list[int] = []
         while len(taken) < _MEMBERS and float((gain := rows @ left).max()) >= (0.05 if taken else 0.0) * len(left):
             taken.append(int(gain.argmax()))
             left = left * (1 - rows[taken[-1]])
