@@ -165,7 +165,7 @@ def both_sides(
         blocks = multiplets(getattr(acting, "rho_out", None), elements, three[0].shape[1])
         for block in blocks:
             label = f"{name}[{', '.join(map(str, block))}]" if name or len(blocks) > 1 else "the output"
-            yield (label, *(z[:, block] for z in three))
+            yield label, three[0][:, block], three[1][:, block], three[2][:, block]
 
 
 def _picked(function: Callable[[Tensor], Output], pick: Callable[[Output], Tensor], x: Tensor) -> Tensor:
