@@ -200,7 +200,7 @@ def _one_column(generator: torch.Generator) -> tuple[System, ...]:
         sample=_normal(3),
         function=lambda x: x @ way.to(x),
         samples=1000,
-        whole=True,
+        undivided=True,
         note="a linear function: six directions leave it as it is",
     )
     control = replace(

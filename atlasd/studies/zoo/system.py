@@ -45,7 +45,7 @@ class System:
         samples: Number of samples to learn from; that of the zoo by default.
         noise: Noise in the labels, relative to the spread of each output.
         angle: Degrees by which a found direction may be off.
-        whole: Whether elements of a continuous group, claimed one by one in place of the group, are false.
+        undivided: Whether it is false to claim single elements of a continuous group in place of the group.
         oracle: Whether asking the exact map makes sense.
         fitted: Whether asking a predictor fitted to `data` makes sense.
         note: What is special about it.
@@ -76,7 +76,7 @@ class System:
     samples: int | None = None
     noise: float = 0.0
     angle: float = 10.0
-    whole: bool = False
+    undivided: bool = False
     oracle: bool = True
     fitted: bool = True
     note: str = ""
