@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Function", "Sampler", "System", "alone", "conjugated", "signed_permutations", "signs"]
+__all__ = ["Function", "Sampler", "System", "alone", "conjugated", "signed_permutations", "signs", "vector_system"]
 
 import math
 from collections.abc import Callable
@@ -139,6 +139,15 @@ class System:
         # Fields have one spread per channel, vectors one per output.
         spread = y.std((0, *range(2, y.ndim)), keepdim=True)
         return x, y + size * spread * torch.randn(y.shape, generator=generator, dtype=y.dtype)
+
+
+def vector_system(
+    name: str, truth: LieAlgebra, function: Function, sample: Sampler, parts: str = "", note: str = "", **more: Any
+) -> System:
+    """A system with an exact map; `parts` are the signs of diagonal matrices, one for every component."""
+    if parts:
+        more["components"] = signs(*parts.split())
+    return System(name=name, truth=truth, function=function, sample=sample, note=note, **more)
 
 
 def alone(n: int) -> Tensor:
