@@ -17,7 +17,10 @@ from atlasd.cli.options import running_options
 @running_options
 def compare(
     name: Annotated[
-        str, typer.Argument(help="heat, dimuons, top-tagging, sphere-mnist, affine, cubic, sector, flows or two-body.")
+        str,
+        typer.Argument(
+            help="heat, dimuons, top-tagging, sphere-mnist, affine, cubic, sector, flows, two-body or diffusions."
+        ),
     ],
     settings: Settings = [],  # noqa: B006
     tolerance: Tolerance = None,
@@ -35,7 +38,6 @@ def compare(
     from atlasd.studies.config import parse_settings
     from atlasd.studies.record import check_directory
     from atlasd.studies.rivals.compare import find_contest, run_contest
-    from atlasd.studies.rivals.compare_record import write_table
 
     contest = find_contest(name)
     more = [] if tolerance is None else [f"tolerance={tolerance}"]
@@ -51,9 +53,10 @@ def compare(
     ):
         ours = directory / NAME / "ours"
         table = run_contest(contest, config, seed, progress, methods=chosen, keep=ours)
-        written = write_table(table, directory, ours)
+        written = table.write(directory, ours)
         if written is not None:
-            write_report(written.discovery, directory / "report.html", content=written.content, title=f"compare {name}")
+            discovery, content = written
+            write_report(discovery, directory / "report.html", content=content, title=f"compare {name}")
     if running.as_json:
         sys.stdout.write((directory / "compare.json").read_text())
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FieldSearch", "Model", "model"]
+__all__ = ["FieldSearch", "Model", "model", "orthogonal_complement"]
 
 import math
 from dataclasses import dataclass
@@ -103,7 +103,7 @@ class FieldSearch:
         weights: Tensor | None = None,
     ) -> None:
         self.problem, self.starts, self.progress = problem, starts, progress
-        self.fine = Residual(problem, index[:samples], known_inputs(problem, weights=weights))
+        self.fine = Residual(problem, index[:samples], known_inputs(problem, weights=weights), weights)
         self.coarse = self.fine.few(12)
         self.generator = stream(seed, "search", "starts")
         self.weights = torch.ones(problem.charts, dtype=torch.float64) if weights is None else weights
@@ -125,13 +125,13 @@ class FieldSearch:
             values, directions, blind = solve(*pooled)
             unfelt = len(blind) - n * n + len(everything)
             hints = _mixtures(directions)
-            for k in range(min(self.problem.charts, 6)):
+            for k in (self.weights > 0).nonzero().flatten()[:6].tolist():
                 hints = torch.cat([hints, _mixtures(solve(first[0][k], first[1][k])[1])[:4]])
         found: list[Tensor] = []
         own: Tensor | None = None
         most = len(everything) if wanted is None else min(wanted, len(everything))
         for _ in self.progress.track(range(most), "finite size"):
-            span = _complement(everything, found)
+            span = orthogonal_complement(everything, found)
             a, error = self._best(span, hints)
             if not found and self.problem.charts > 1:
                 a, error = (a, error) if self.given else self._without_outliers(a, error, span)
@@ -272,7 +272,7 @@ def _mixtures(directions: Tensor) -> Tensor:
     return torch.cat([pairs, plane, directions[2:6]])
 
 
-def _complement(span: Tensor, found: list[Tensor]) -> Tensor:
+def orthogonal_complement(span: Tensor, found: list[Tensor]) -> Tensor:
     """Orthonormal basis of the part of `span` orthogonal to what was found."""
     if not found:
         return span

@@ -1,18 +1,19 @@
-"""The default search: first order in closed form; on fields then finite size."""
+"""The default search: first order in closed form, then finite size."""
 
 from __future__ import annotations
 
 __all__ = ["SpectralSearch"]
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from atlasd.discovery.descent import FieldSearch
+from atlasd.discovery.descent import FieldSearch, model, orthogonal_complement
 from atlasd.discovery.problem import Problem
-from atlasd.discovery.residual import Residual
+from atlasd.discovery.residual import Residual, known_inputs, scaled
 from atlasd.discovery.search import Found, solve
 from atlasd.errors import InputError
 from atlasd.geometry.monomials import Monomials
@@ -21,6 +22,11 @@ from atlasd.runtime.progress import Progress
 
 _UNFELT = 0.1
 """Strength of swapping components between samples below which a fitted map does not feel them."""
+_NEAR = 0.3
+"""Residual at first order, as a ratio of squares, up to which a direction is worth refining."""
+_REACHED = (math.pi / 2, 0.5, 0.15, 0.05)
+"""Sizes at which directions are refined: the largest at which half of the transformed samples lie where data are."""
+_STEP, _STEPS, _LOOKED = 1e-3, 4, 384
 _SPAN = 4096
 """Samples that tell in which subspace the data lie."""
 _RANK = 1e-6
@@ -29,7 +35,7 @@ _RANK = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class SpectralSearch:
-    """Generators from a generalised eigenproblem; on fields they are refined at finite size.
+    """Generators from a generalised eigenproblem, refined at finite size where the map is fitted.
 
     Arguments:
         generators: The number of generators, or `None` to find it.
@@ -55,7 +61,7 @@ class SpectralSearch:
         n = problem.size
         if problem.is_field:
             index = problem.pick(max(self.samples, 96))
-            first = Residual(problem, index[:48]).slopes() if self.derivatives else None
+            first = Residual(problem, index[:48], weights=weights).slopes() if self.derivatives else None
             search = FieldSearch(problem, index, self.samples, self.starts, seed, progress, weights)
             return search.find(first, self.generators)
         asked = Residual(problem, problem.pick(self.slopes))
@@ -68,6 +74,10 @@ class SpectralSearch:
         values, directions, blind = solve(inside @ residual @ inside.mT, inside @ null @ inside.mT)
         basis = (directions @ inside).reshape(-1, n, n)
         basis = basis if self.generators is None else basis[: self.generators]
+        if not problem.known:
+            near = int((values[: len(basis)] < _NEAR).sum())
+            span = orthogonal_complement(inside.reshape(-1, n, n), list(basis[:near]))
+            basis = torch.cat([at_finite_size(problem, basis[:near], span), basis[near:]])
         unfelt = problem.samples.size * n - len(inside) + len(blind)
         return Found(
             basis, tuple(values.tolist()), unfelt=unfelt, fixed=self.generators is not None,
@@ -105,6 +115,46 @@ def data_span(problem: Problem) -> Tensor:
     values, vectors = torch.linalg.eigh(x.mT @ x / len(x))
     inside = vectors[:, values > _RANK * values[-1]]
     return inside @ inside.mT
+
+
+def at_finite_size(problem: Problem, basis: Tensor, span: Tensor) -> Tensor:
+    """Generators `(k, n, n)` moved along others `(s, n, n)` to where a fitted map commutes best at finite size.
+
+    First order rests on derivatives of the map, which are known worse than its values.
+
+    Arguments:
+        problem: Maps, action and data.
+        basis: The generators.
+        span: Directions along which they may move.
+    """
+    if not len(basis) or not len(span):
+        return basis
+    residual = Residual(problem, problem.pick(_LOOKED), known_inputs(problem))
+    eye = torch.eye(len(span), dtype=torch.float64)
+
+    def near(a: Tensor, size: float) -> Tensor:
+        along = torch.cat([a[:, None], a[:, None] + _STEP * span], dim=1)  # (k, 1 + s, n, n)
+        both = torch.stack([size * along, -size * along], dim=1)
+        return problem.exponential(both.flatten(0, 2)).nan_to_num(1e30, 1e30, -1e30).unflatten(0, both.shape[:3])
+
+    refined = []
+    for a in scaled(basis)[:, None]:
+        for size in _REACHED:
+            covered = residual.losses(near(a, size)[0, :, 0]).covered
+            if float(covered.mean()) >= 0.5:
+                break
+        best, damping = math.inf, 1e-3
+        here, shares = a, covered / covered.sum((1, 2), keepdim=True).clamp_min(1.0)
+        for _ in range(_STEPS):
+            there = model(residual, near(here, size), _STEP, shares)
+            error, slope, curve = (z[0].sum((0, 1)) for z in (there.error, there.slope, there.curve))
+            if not float(error) < best:
+                break
+            best, a = float(error), here
+            step = torch.linalg.solve(curve + damping * curve.diagonal().mean() * eye, slope)
+            here = a - torch.einsum("s,sij->ij", step * (0.3 / step.norm().clamp_min(0.3)), span)
+        refined.append(a[0])
+    return torch.stack(refined)
 
 
 def _with_shifts(problem: Problem, felt: Tensor) -> Tensor:

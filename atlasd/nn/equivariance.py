@@ -46,7 +46,7 @@ def elements_inside(group: Group, count: int, *, generator: torch.Generator, sca
     """
     frame = group.algebra.frame()
     coefficients = scale * torch.randn(count, len(frame), generator=generator, dtype=torch.float64)
-    choice = torch.randint(group.order, (count,), generator=generator)
+    choice = torch.randint(group.components, (count,), generator=generator)
     drawn = group.cosets[choice] @ torch.matrix_exp(torch.einsum("mk,kij->mij", coefficients, frame))
     return _unscaled(drawn)
 

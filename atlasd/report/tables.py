@@ -27,8 +27,8 @@ def print_discovery(
     if title:
         console.print(Text(title, style="bold"))
     console.print(Text(discovery.headline, style="bold"))
-    # Text, not str: square brackets in a reason are not markup.
-    console.print(Text(discovery.verdict.reason))
+    # Text, not str: square brackets in a reason are not markup. A note begins a line.
+    console.print(Text(discovery.verdict.reason.replace(" Note: ", "\nNote: ")))
     for heading, judged in judged_rows(discovery):
         console.print(_verdict_table(heading, judged))
     if discovery.charts and any(math.isfinite(c.error) for c in discovery.charts):

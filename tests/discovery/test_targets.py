@@ -114,3 +114,13 @@ def test_targets_take_the_convention_of_the_inputs():
     for pairs, part in ((((0, 1),), columns_first), (((1, 0),), axes), (((2, 1),), axes)):
         assert _holds(Mixing(3, pairs), part, 2)
     assert not _holds(Mixing(3, ((0, 1),)), axes, 2) and not _holds(Mixing(3, ((0, 1),), False), columns_first, 2)
+
+
+def test_a_generator_of_a_fitted_map_is_refined_at_finite_size():
+    x = points(300, seed=4)
+    found = ad.discover(x, x * x.norm(dim=-1, keepdim=True), rho_out="vector", cosets=None, progress=False)
+    rotation = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]], dtype=torch.float64)
+    assert found.algebra.dimension == 1
+    assert found.algebra.distance(ad.LieAlgebra(rotation)) < 0.01
+    assert found.verdict.directions[0].lower < 0.02  # the truth is 0
+    assert "the targets were taken as components of a vector" in found.verdict.reason

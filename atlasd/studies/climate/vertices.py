@@ -102,15 +102,15 @@ def score_maps(network: nn.Module, maps: VertexMaps) -> dict[str, float]:
     return _named(torch.stack(each))
 
 
-def agreement(maps: VertexMaps) -> dict[str, float] | None:
-    """The same between the experts of a map, each against each; none where no map has two."""
+def agreement(maps: VertexMaps) -> dict[str, float]:
+    """The same between the experts of a map, each against each; empty where no map has two."""
     each = [
         _averaged([segmentation_scores(a, b, len(CLASSES)) for a, b in combinations(drawn, 2)])
         for drawn in maps.labels
         if len(drawn) > 1
     ]
     if not each:
-        return None
+        return {}
     named = _named(torch.stack(each))
     return {key: named[key] for key in ("iou_bg", "iou_tc", "iou_ar", "mean_iou")}
 

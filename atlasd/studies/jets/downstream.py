@@ -5,10 +5,8 @@ from __future__ import annotations
 __all__ = ["CONFIG", "TopTaggingDownstreamConfig", "run"]
 
 import copy
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -38,7 +36,8 @@ from atlasd.runtime.stages import current_stages, located
 from atlasd.studies.config import PaperConfig, option, tolerance_option
 from atlasd.studies.jets.data import find_jets, jet_count, read_jets
 from atlasd.studies.jets.run import jet_moments
-from atlasd.studies.jets.train import Budget, accuracy, auroc, background_rejection, log_odds, train_classifier
+from atlasd.studies.jets.train import accuracy, auroc, background_rejection, log_odds, train_tagger
+from atlasd.studies.networks import over_seeds
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 from atlasd.studies.rivals.liegan import LieGAN
@@ -114,14 +113,13 @@ def run(config: TopTaggingDownstreamConfig, seed: int, progress: Progress) -> tu
     progress.say(f"reading {config.train} jets to train on and {config.test} to test on")
     jets = _read(config, files)
     networks = _networks(config, found, liegan)
-    results = {}
-    for s in range(seed, seed + config.seeds):
-        for name, make in networks.items():
-            work = partial(_measure, config, name, make, found, jets, s, progress)
-            done = results[name, s] = current_stages().do(f"{name}, seed {s}", work)
-            progress.say(f"{name}, seed {s}: AUROC {done['auroc']:.4f} after {done['seconds']:.0f} s")
+
+    def measure(name: str, s: int) -> dict[str, Any]:
+        return _measure(config, name, networks[name], found, jets, s, progress)
+
+    seeds = range(seed, seed + config.seeds)
+    each = over_seeds(list(networks), seeds, measure, "auroc", progress)
     paper = paper_figures("top-tagging-downstream")
-    each = {name: [results[name, s] for s in range(seed, seed + config.seeds)] for name in networks}
     form = metric(found.algebra)
     metrics = {
         "metric_cosine": metric_cosine(form.form, minkowski()),
@@ -129,7 +127,11 @@ def run(config: TopTaggingDownstreamConfig, seed: int, progress: Progress) -> tu
         "liegan_cosine": metric_cosine(liegan, minkowski()),
         "rows": [_row(name, runs, paper.get(name, {})) for name, runs in each.items()],
         "equivariance": [_changes(name, runs) for name, runs in each.items()],
-        "each": [{"model": name, "seed": s, **_scores(results[name, s])} for name, s in results],
+        "each": [
+            {"model": name, "seed": s, **{key: row[key] for key in (*_SCORES, "seconds", "loss")}}
+            for name, rows in each.items()
+            for s, row in zip(seeds, rows, strict=True)
+        ],
     }
     return found, Extras(metrics, paper)
 
@@ -234,27 +236,20 @@ def _measure(
     progress: Progress,
 ) -> dict[str, Any]:
     """Trains one network once. The streams do not know its name: all start alike and see the jets in one order."""
-    budget = Budget(
-        epochs=config.epochs,
-        batch=config.batch,
-        learning_rate=config.learning_rate,
-        weight_decay=config.weight_decay,
-    )
     network = make(stream(seed, "tagger", "weights")).to(config.device)
     x, test = jets.train.to(config.device), jets.test.to(config.device)
     network.standardise(x[:512])
     before = _change(network, found, test[:_MEASURED], config.elements, seed)
-    start = time.perf_counter()
-    losses = train_classifier(
+    trained = train_tagger(
         network,
         x,
         jets.train_label.to(config.device),
-        budget,
+        config,
+        weight_decay=config.weight_decay,
         generator=stream(seed, "tagger", "order"),
         progress=progress,
         name=f"{name}, seed {seed}",
     )
-    seconds = time.perf_counter() - start
     score = log_odds(network, test).cpu()
     return {
         "accuracy": accuracy(score, jets.test_label),
@@ -262,8 +257,7 @@ def _measure(
         "rej_30": background_rejection(score, jets.test_label, 0.3),
         "rej_50": background_rejection(score, jets.test_label, 0.5),
         "parameters": network.parameter_count,
-        "seconds": seconds,
-        "loss": losses[-1],
+        **trained.row,
         "before": before,
         "after": _change(network, found, test[:_MEASURED], config.elements, seed),
     }
@@ -279,10 +273,6 @@ def _change(network: MetricGNN, found: Discovery, x: Tensor, count: int, seed: i
         "outside": elements_outside(found.group, count, generator=stream(seed, "tagger", "outside")),
     }
     return {name: output_change(lambda x: log_odds(exact, x), x.double(), g) for name, g in groups.items()}
-
-
-def _scores(result: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: result[key] for key in (*_SCORES, "seconds", "loss")}
 
 
 def _row(name: str, runs: list[dict[str, Any]], paper: Mapping[str, float]) -> dict[str, Any]:
