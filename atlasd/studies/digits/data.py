@@ -147,7 +147,12 @@ def load_mnist(split: Literal["train", "test"] = "train") -> tuple[Tensor, Tenso
 
 def read_idx(path: Path) -> Tensor:
     """The array of bytes in a gzipped idx file."""
-    with reading(path, "gzipped idx file"), gzip.open(path) as file:
+    with reading(path, "gzipped idx file"):
+        return _unpacked_idx(path)
+
+
+def _unpacked_idx(path: Path) -> Tensor:
+    with gzip.open(path) as file:
         data = file.read(_MOST + 1)
     if len(data) > _MOST:
         raise DataError(f"`{path}` must unpack to at most {_MOST >> 20} MB, got more; fetch it again.")
