@@ -275,7 +275,9 @@ def _tensor(value: Any, name: str) -> Tensor | Stored:
         array = np.asarray(value)
         if array.dtype.kind not in "fiubc":
             raise TypeError(f"dtype {array.dtype}")
-        array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+        # Of what torch does not know, long doubles, the first 53 bits are kept.
+        kind = np.dtype("f8") if array.dtype.kind == "f" and array.itemsize > 8 else array.dtype.newbyteorder("=")
+        array = np.ascontiguousarray(array, dtype=kind)
         # A copy of what may not be written: torch would warn, and writing would be undefined.
         return torch.from_numpy(array if array.flags.writeable else array.copy())
     except (TypeError, ValueError) as error:

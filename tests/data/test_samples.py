@@ -118,7 +118,7 @@ def test_masked_numbers_are_missing_and_not_what_lies_under_the_mask():
     assert len(Samples.check(np.ma.array(np.arange(60.0).reshape(30, 2)), np.arange(30.0))) == 30
 
 
-@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", ">f4", ">i4", "float16"])
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", ">f4", ">i4", "float16", "longdouble"])
 def test_arrays_of_any_kind_are_taken(kind):
     numbers = np.arange(90).reshape(30, 3) % 50
     given = Samples.check(numbers.astype(kind), np.linspace(0, 1, 30))
