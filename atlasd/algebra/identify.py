@@ -28,9 +28,8 @@ _SPREAD_WEIGHT = 1.0
 _LEAST_NOISE = 1e-8
 # Misfit in a well-conditioned frame above which the frame may be an accident of noise.
 _ACCIDENT = 0.002
-# Log-odds below which two names are not told apart.
-_LEAST_MARGIN = 2.0
-_LARGEST_MARGIN = 999.0
+# Log-odds below which two names are not told apart, and the largest that are given.
+_LEAST_MARGIN, _LARGEST_MARGIN = 2.0, 999.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,6 +62,7 @@ class DownstreamConfig(PaperConfig):
     frequencies: int = option(2, "highest frequency of the fields of a rotation group; 0 for scalars", least=0)
     spheres: int = option(600, "spheres to train on, three digits each", least=1)
     test: int = option(300, "spheres to test on", least=1)
+    seeds: int = option(3, "seeds, from the one given on", least=1)
     rotate: float = option(60.0, "largest angle in training, in degrees", least=0, most=180)
     test_rotate: float = option(180.0, "largest angle in the test, in degrees", least=0, most=180)
     rows: int = option(36, "rows about the equator that are trained on; tests see whole spheres", least=30, most=HEIGHT)
@@ -69,7 +70,6 @@ class DownstreamConfig(PaperConfig):
     batch: int = option(8, "spheres in a step", least=1)
     learning_rate: float = option(1e-2, "of Adam", least=1e-9)
     background: float = option(0.005, "weight of background pixels in the loss", least=0)
-    seeds: int = option(3, "seeds, from the one given on", least=1)
 
 
 CONFIG = DownstreamConfig

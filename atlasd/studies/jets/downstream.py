@@ -240,15 +240,15 @@ def _measure(
     x, test = jets.train.to(config.device), jets.test.to(config.device)
     network.standardise(x[:512])
     before = _change(network, found, test[:_MEASURED], config.elements, seed)
-    names = ("epochs", "batch", "learning_rate", "weight_decay")
     trained = train_tagger(
         network,
         x,
         jets.train_label.to(config.device),
+        config,
+        weight_decay=config.weight_decay,
         generator=stream(seed, "tagger", "order"),
         progress=progress,
         name=f"{name}, seed {seed}",
-        **{key: getattr(config, key) for key in names},
     )
     score = log_odds(network, test).cpu()
     return {

@@ -14,11 +14,11 @@ from torch import Tensor
 from atlasd.algebra.known import lorentz, so, trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.runtime.random import stream
-from atlasd.studies.toys.functions import interval
 from atlasd.studies.zoo.kepler import kepler_systems
 from atlasd.studies.zoo.negatives import ripples
 from atlasd.studies.zoo.strength import standard_root
 from atlasd.studies.zoo.system import Function, Sampler, System, conjugated, signs
+from atlasd.studies.zoo.vector_systems import interval
 
 
 def foreign_vectors(seed: int) -> tuple[System, ...]:

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from atlasd.algebra.group import Group
 from atlasd.algebra.known import trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
@@ -98,6 +99,11 @@ class System:
         """One element per component of the true group, with shape `(m, n, n)`."""
         assert self.components is not None
         return self.components
+
+    @property
+    def group(self) -> Group:
+        """The true group."""
+        return Group(self.truth, self.elements)
 
     def without_group(self, **changes: Any) -> System:
         """A variant that has no symmetry left, with other changes."""

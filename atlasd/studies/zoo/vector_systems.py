@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["vector_systems"]
+__all__ = ["area", "interval", "vector_systems"]
 
 import math
 from typing import Any
@@ -13,7 +13,6 @@ from torch import Tensor
 from atlasd.algebra.known import borel, heisenberg, scaling, shear, sl, so, sp
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.geometry.actions import VectorAction
-from atlasd.studies.toys.functions import area, heights_and_area, interval
 from atlasd.studies.zoo.system import Function, Sampler, System, conjugated, signed_permutations, signs
 
 
@@ -75,7 +74,7 @@ def _scalings_and_boosts() -> tuple[System, ...]:
     return (
         _system("scaling2", scaling(2), _direction, _shell(2), note="a function of the angle alone"),
         _system("scaling3", scaling(3), _direction, _shell(3), note="two functions on the sphere"),
-        _system("shear", shear(2), heights_and_area, _normal(2, 2), note="not closed under transpose"),
+        _system("shear", shear(2), _heights_and_area, _normal(2, 2), note="not closed under transpose"),
         _system("borel", borel(2), _flag, _triangles, note="ratios of second coordinates and of areas"),
         _system("axis", LieAlgebra(upper), _weighted_flag, _pairs, note="upper triangular and trace-free"),
         _system("heisenberg", heisenberg(), _nested_determinants, _normal(3, 3)),
@@ -121,6 +120,20 @@ def _equivariant() -> tuple[System, ...]:
             note="the vector product: rotations, no mirrors",
         ),
     )  # fmt: skip
+
+
+def area(x: Tensor) -> Tensor:
+    """Determinant of the first two of tokens `(N, P, 2)`, with shape `(N,)`."""
+    return x[:, 0, 0] * x[:, 1, 1] - x[:, 0, 1] * x[:, 1, 0]
+
+
+def interval(x: Tensor, minus: int) -> Tensor:
+    """Square of vectors `(*, n)` in the metric with -1 for the first `minus` axes, with shape `(*,)`."""
+    return x[..., minus:].square().sum(-1) - x[..., :minus].square().sum(-1)
+
+
+def _heights_and_area(x: Tensor) -> Tensor:
+    return torch.stack([x[:, 0, 1], x[:, 1, 1], area(x)], dim=-1)
 
 
 def _norm(x: Tensor) -> Tensor:
