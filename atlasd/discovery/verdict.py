@@ -325,7 +325,8 @@ class Court:
             reach = f"data reach sizes up to {extent:.2g} only"
             reason = f"{reach}; over a quarter turn the breaking would be about {min(least, 1.0):.0%}"
             direction = replace(direction, decision="cannot tell", reason=reason)
-        return Finding(direction, trial.element, self._charts(trial))
+        gap = any(t.coverage < COVERED and t.size < counting[-1].size for t in group)
+        return Finding(direction, trial.element, self._charts(trial), gap=gap)
 
     def _charts(self, trial: Measured) -> Tensor:
         """Strength on every chart, `(K,)`; where some were left out, on those as well."""
