@@ -113,6 +113,8 @@ class Samples:
             y, classes = _targets(x, y, is_field)
             if isinstance(x, Tensor) and isinstance(y, Tensor):
                 refuse_copies(*find_copies(_array(x), _array(y)), "drop them")
+        if not is_field and isinstance(x, Tensor) and not bool(x.any()):
+            raise InputError("`x` must vary, got zeros only; give the inputs of the map.")
         return cls(x, y, atlas, is_field, classes)
 
     def __len__(self) -> int:

@@ -47,6 +47,7 @@ BAD = {
     "field for a vector": ((VECTOR, torch.zeros(30, 2, 2)), r"`y` must have shape \(N,\) or \(N, outputs\)"),
     "classes for vectors with two axes": ((VECTOR, torch.zeros(30, 2).long()), "one class per sample"),
     "classes on another grid": ((FIELD, torch.zeros(30, 5, 5).long(), ATLAS), "one class per pixel"),
+    "zeros": ((torch.zeros(30, 3), torch.rand(30)), "`x` must vary, got zeros only"),
     "words": ((["a", "b"], VECTOR), "`x` must be an array of numbers, got list"),
     "ragged": (([[1.0], [1.0, 2.0]], VECTOR), "`x` must be an array of numbers"),
     "nothing": ((None, VECTOR), "`x` must be an array of numbers, got NoneType"),
