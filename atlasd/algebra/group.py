@@ -148,10 +148,7 @@ class Group:
         r"""Number of components; of elements, if the group is finite."""
         return len(self.cosets)
 
-    @property
-    def order(self) -> int:
-        r"""The number of components, under the name that it had at first."""
-        return self.components
+    order = components  # the name that it had at first
 
     @cached_property
     def cayley(self) -> Tensor:

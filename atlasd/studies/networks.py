@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["Trained", "class_weights", "given_discovery", "mean_row", "over_seeds", "train_network", "weight_count"]
+__all__ = [
+    "Budget",
+    "Trained",
+    "class_weights",
+    "given_discovery",
+    "mean_row",
+    "over_seeds",
+    "train_network",
+    "weight_count",
+]
 
 import math
 import time
@@ -10,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +32,17 @@ from atlasd.runtime.progress import Progress
 from atlasd.runtime.stages import current_stages, located
 
 R = TypeVar("R", bound=Mapping[str, Any])
+
+
+class Budget(Protocol):
+    """Passes over the data, samples in a step, and the learning rate, or its peak in a cycle."""
+
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def learning_rate(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -43,17 +63,15 @@ def train_network(
     network: nn.Module,
     loss: Callable[[Tensor], Tensor],
     samples: Tensor,
+    budget: Budget,
     *,
-    epochs: int,
-    batch: int,
-    learning_rate: float,
     generator: torch.Generator,
     progress: Progress,
     label: str,
     cycle: float | None = None,
     weight_decay: float = 0.0,
     clip: float | None = None,
-    whole: bool = False,
+    full_batches: bool = False,
     after: Callable[[], object] = lambda: None,
 ) -> Trained:
     """Trains a network in place by AdamW and leaves it in evaluation mode.
@@ -62,25 +80,24 @@ def train_network(
         network: What to train.
         loss: Mean loss of some of the samples.
         samples: What the loss is asked about, such as the numbers of the samples, `(N, *)`.
-        epochs: Passes over the data; the weights after the last one are kept.
-        batch: Samples in a step.
-        learning_rate: The rate, or its peak in a cycle.
+        budget: How long, in steps of which size; the weights after the last epoch are kept.
         generator: Source of the order of the samples.
         progress: Progress display.
         label: What is shown there.
         cycle: Share of the steps in which the learning rate rises, before it falls; `None` leaves it as it is.
         weight_decay: That of AdamW.
         clip: Largest norm of a gradient; `None` for any.
-        whole: Whether a last batch that is not whole is left out.
+        full_batches: Whether a last batch with fewer samples is left out.
         after: Called after every step.
     """
-    optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True)
-    steps = len(samples) // batch if whole else math.ceil(len(samples) / batch)
+    epochs, batch, rate = budget.epochs, budget.batch, budget.learning_rate
+    optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=weight_decay, fused=True)
+    steps = len(samples) // batch if full_batches else math.ceil(len(samples) / batch)
     total = max(epochs * steps, 10)
     rates = (
         None
         if cycle is None
-        else torch.optim.lr_scheduler.OneCycleLR(optimiser, learning_rate, total_steps=total, pct_start=cycle)
+        else torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=total, pct_start=cycle)
     )
     losses, start, busy = [], time.monotonic(), time.process_time()
     network.train()

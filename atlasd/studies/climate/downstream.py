@@ -206,14 +206,12 @@ def _fit(
         network,
         loss,
         pairs,
-        epochs=config.epochs,
-        batch=config.batch,
-        learning_rate=config.learning_rate,
+        config,
         generator=stream(seed, "climate-downstream", "order"),
         progress=progress,
         label=label,
         cycle=0.3 if config.schedule == "cycle" else None,
-        whole=True,  # a rest of one map would have no batch statistics
+        full_batches=True,  # a rest of one map would have no batch statistics
         after=lambda: mean.update_parameters(network),
     )
     network.load_state_dict(mean.module.state_dict())

@@ -62,6 +62,7 @@ class DownstreamConfig(PaperConfig):
     frequencies: int = option(2, "highest frequency of the fields of a rotation group; 0 for scalars", least=0)
     spheres: int = option(600, "spheres to train on, three digits each", least=1)
     test: int = option(300, "spheres to test on", least=1)
+    seeds: int = option(3, "seeds, from the one given on", least=1)
     rotate: float = option(60.0, "largest angle in training, in degrees", least=0, most=180)
     test_rotate: float = option(180.0, "largest angle in the test, in degrees", least=0, most=180)
     rows: int = option(36, "rows about the equator that are trained on; tests see whole spheres", least=30, most=HEIGHT)
@@ -69,7 +70,6 @@ class DownstreamConfig(PaperConfig):
     batch: int = option(8, "spheres in a step", least=1)
     learning_rate: float = option(1e-2, "of Adam", least=1e-9)
     background: float = option(0.005, "weight of background pixels in the loss", least=0)
-    seeds: int = option(3, "seeds, from the one given on", least=1)
 
 
 CONFIG = DownstreamConfig
@@ -150,11 +150,11 @@ def _score(model: Model, config: DownstreamConfig, seed: int, progress: Progress
     trained = fit_pixels(network, x, y, plan, seed=seed, progress=progress, label=f"training {model.name}")
     network.cpu()
     scores = {key: digit_accuracy(network, t.x, t.y, BACKGROUND) for key, t in tests.items()}
-    turns = {f"turn_{d}": e for d, e in _turns(network, tests["accuracy"].x[:8]).items()}
-    return {**scores, **turns, "parameters": weight_count(network), **trained.row}
+    rotated = {f"turn_{d}": e for d, e in _rotation_errors(network, tests["accuracy"].x[:8]).items()}
+    return {**scores, **rotated, "parameters": weight_count(network), **trained.row}
 
 
-def _turns(network: nn.Module, x: Tensor) -> dict[int, float]:
+def _rotation_errors(network: nn.Module, x: Tensor) -> dict[int, float]:
     """Equivariance errors about the middle digit, on and off the grid, where no other digit comes in."""
     row, column = CENTRES[1]
     window = x[..., row - 22 : row + 22, column - 22 : column + 22]

@@ -11,21 +11,19 @@ from torch.nn import functional
 from atlasd.errors import InputError
 from atlasd.nn.metric_gnn import MetricGNN
 from atlasd.runtime.progress import Progress, Silent
-from atlasd.studies.networks import Trained, train_network
+from atlasd.studies.networks import Budget, Trained, train_network
 
 
 def train_tagger(
     network: MetricGNN,
     x: Tensor,
     label: Tensor,
+    budget: Budget,
     *,
     generator: torch.Generator,
+    weight_decay: float = 0.01,
     progress: Progress | None = None,
     name: str = "train",
-    epochs: int = 35,
-    batch: int = 32,
-    learning_rate: float = 3e-4,
-    weight_decay: float = 0.01,
 ) -> Trained:
     """Trains a network in place, with gradients of norm 1 at most, and leaves it in evaluation mode.
 
@@ -33,13 +31,11 @@ def train_tagger(
         network: What to train.
         x: Sets of vectors, with shape `(N, P, n)`, padded with zeros.
         label: Classes, with shape `(N,)`.
+        budget: How long, with the peak of a one-cycle schedule.
         generator: Source of the order of the samples.
+        weight_decay: That of AdamW.
         progress: Progress display.
         name: What it is called there.
-        epochs: Passes over the data.
-        batch: Samples in a step.
-        learning_rate: Peak of a one-cycle schedule.
-        weight_decay: That of AdamW.
     """
     if label.shape != x.shape[:1] or label.is_floating_point():
         raise InputError(
@@ -52,9 +48,7 @@ def train_tagger(
         network,
         lambda part: functional.cross_entropy(network(x[part]), label[part]),
         torch.arange(len(x)),
-        epochs=epochs,
-        batch=batch,
-        learning_rate=learning_rate,
+        budget,
         generator=generator,
         progress=progress or Silent(),
         label=name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Coefficients", "FieldDiscriminator", "Game", "Pairs", "Trained", "VectorDiscriminator", "play"]
+__all__ = ["Coefficients", "FieldDiscriminator", "Game", "Pairs", "VectorDiscriminator", "play"]
 
 import math
 from collections.abc import Callable
@@ -142,14 +142,6 @@ class Game:
         return torch.randint(-most, most + 1, shape, generator=generator).float()
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """The generators, averaged over the last steps, `(k, n, n)` in float64, and the curves of both losses."""
-
-    basis: Tensor
-    curves: dict[str, tuple[float, ...]]
-
-
 def play(
     game: Game,
     pairs: Pairs,
@@ -160,7 +152,7 @@ def play(
     *,
     generator: torch.Generator,
     progress: Progress,
-) -> Trained:
+) -> tuple[Tensor, dict[str, tuple[float, ...]]]:
     """Trains both sides, one step each in turn.
 
     Arguments:
@@ -172,6 +164,9 @@ def play(
         span: Matrices `(m, n, n)` whose combinations the generators may be.
         generator: The source of randomness.
         progress: Progress display.
+
+    Returns:
+        The generators, averaged over the last steps, `(k, n, n)` in float64, and the curves of both losses.
     """
     count = game.steps if game.epochs is None else max(game.epochs * len(index) // game.batch, 1)
     weights = (game.start * torch.randn(game.generators, len(span), generator=generator)).requires_grad_()
@@ -221,7 +216,7 @@ def play(
         curves["weakest generator"].append(float(now.flatten(1).norm(dim=1).min()))
         if step >= int(_SETTLE * count):  # the mean of the last steps carries less of the noise of the game
             settled.append(now)
-    return Trained(torch.stack(settled).mean(0), {k: tuple(v) for k, v in curves.items()})
+    return torch.stack(settled).mean(0), {k: tuple(v) for k, v in curves.items()}
 
 
 def _log_loss(logits: Tensor, target: float) -> Tensor:

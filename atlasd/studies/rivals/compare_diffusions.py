@@ -16,8 +16,7 @@ from torch import Tensor
 from atlasd.runtime.random import stream
 from atlasd.studies.config import RunConfig, option, tolerance_option
 from atlasd.studies.rivals.compare import OURS, Answer, Contest
-from atlasd.studies.rivals.determining import Determining, Library
-from atlasd.studies.rivals.diffusion_law import Paths, fit_law
+from atlasd.studies.rivals.diffusion_law import Determining, Library, Paths, fit_law
 from atlasd.studies.rivals.measures import angle_of_fields, field_angle
 from atlasd.studies.rivals.null_space import Rule, Spectrum, wald_p_value
 from atlasd.studies.rivals.tasks import by_rule

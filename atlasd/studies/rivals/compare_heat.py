@@ -16,7 +16,6 @@ from torch import Tensor
 from atlasd.algebra.known import so
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
-from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.neural import ConvPredictor
@@ -26,7 +25,7 @@ from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.config import option
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
-from atlasd.studies.rivals.asking import ask_data, ask_map
+from atlasd.studies.rivals.asking import ask_data, ask_map, published_on_charts
 from atlasd.studies.rivals.compare import OURS, Answer, CompareConfig, Contest
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.liegg import LieGG
@@ -49,6 +48,9 @@ class CompareHeatConfig(CompareConfig):
     steps: int = option(50, "steps of the simulator", least=1)
     gradient_batches: int = option(
         625, "batches of the paper's search; 625 are its ten passes over 1000 fields", least=1
+    )
+    gradient_cosets: bool = option(
+        False, "the paper's search for cosets too: 16 matrices on each field of a batch, an hour for each table"
     )
     liegg: Literal["network", "exact"] = option(
         "network", "what LieGG as published looks at: a network fitted to the data, or the map"
@@ -109,10 +111,11 @@ def _options(config: CompareHeatConfig) -> dict[str, Any]:
 
 
 def papers_search(side: HeatSide, config: CompareHeatConfig, seed: int, tandem: bool = False) -> Answer:
-    """The paper's algorithm, its search for cosets too, on the same charts and predictors, or its CNNs in tandem."""
+    """The paper's algorithm on the same charts and predictors, or with its CNNs in tandem."""
     kind = {"epochs": None, "steps": config.gradient_batches}
     network = ConvPredictor.published() if tandem else None
-    search, cosets = GradientSearch.published(**kind), CosetSearch.published(**kind)
+    search = published_on_charts(**kind)
+    cosets = CosetSearch.published(charts="mean", **kind) if config.gradient_cosets else None
     return ask_map(search, side.x, side.y, cosets=cosets, network=network, seed=seed, **_options(config))
 
 

@@ -18,7 +18,7 @@ from atlasd.runtime.random import stream
 from atlasd.studies.config import option
 from atlasd.studies.digits.data import BACKGROUND, CENTRES, CLASSES, RADIUS, SphereDigits, sphere_mnist
 from atlasd.studies.digits.segment import SegmentPredictor
-from atlasd.studies.rivals.asking import ask_map
+from atlasd.studies.rivals.asking import ask_map, published_on_charts
 from atlasd.studies.rivals.compare import OURS, Answer, CompareConfig, Contest
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.liegg import LieGG
@@ -76,7 +76,7 @@ def papers_own(side: SphereDigits, config: CompareSphereConfig, seed: int) -> An
 
 
 def _published(config: CompareSphereConfig) -> GradientSearch:
-    return GradientSearch.published(growth=0.35, loss="cross_entropy", epochs=None, steps=config.gradient_batches)
+    return published_on_charts(growth=0.35, loss="cross_entropy", epochs=None, steps=config.gradient_batches)
 
 
 def liegg(side: SphereDigits, config: CompareSphereConfig, seed: int) -> Answer:

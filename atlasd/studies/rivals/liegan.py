@@ -19,7 +19,7 @@ from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
-from atlasd.studies.rivals.adversarial import FieldDiscriminator, Game, Trained, VectorDiscriminator, play
+from atlasd.studies.rivals.adversarial import FieldDiscriminator, Game, VectorDiscriminator, play
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +64,9 @@ class LieGAN(Game):
         kind = FieldDiscriminator if problem.is_field else VectorDiscriminator
         width = self.width or (32 if problem.is_field else 128)
         judge: nn.Module = kind(*data.channels, width=width, generator=weights)
-        trained = play(self, data.pairs, index, data.move, judge, span, generator=generator, progress=progress)
-        return self.found(trained)
+        return self.found(
+            *play(self, data.pairs, index, data.move, judge, span, generator=generator, progress=progress)
+        )
 
     def find_in_data(
         self,
@@ -98,13 +99,12 @@ class LieGAN(Game):
         )
         return self.find(problem, seed=seed, progress=progress or Silent())
 
-    def found(self, trained: Trained) -> Found:
+    def found(self, basis: Tensor, curves: dict[str, tuple[float, ...]]) -> Found:
         """What is claimed: every generator that has not collapsed."""
-        norms = trained.basis.flatten(1).norm(dim=1)
-        kept = trained.basis[norms >= self.threshold]
-        lost = len(trained.basis) - len(kept)
-        notes = (f"{lost} of {len(trained.basis)} generators collapsed to zero",) if lost else ()
-        return Found(kept, curves=trained.curves, notes=notes, fixed=True)
+        kept = basis[basis.flatten(1).norm(dim=1) >= self.threshold]
+        lost = len(basis) - len(kept)
+        notes = (f"{lost} of {len(basis)} generators collapsed to zero",) if lost else ()
+        return Found(kept, curves=curves, notes=notes, fixed=True)
 
 
 def _unasked(x: Tensor) -> Tensor:

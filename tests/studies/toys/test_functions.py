@@ -54,7 +54,7 @@ def test_algebra_is_maximal(each):
     assert found.distance(each.group.algebra) < 1e-4
 
 
-@pytest.mark.parametrize("name", ["so2", "so3", "scaling", "shear", "sl2", "c3", "cubic", "arctan"])
+@pytest.mark.parametrize("name", ["so2", "scaling2", "shear", "sl2", "c3", "cubic", "arctan"])
 def test_mirror_is_broken_where_the_group_has_none(name):
     each = toy(name)
     x, mirror = inputs(each), torch.eye(each.size, dtype=torch.float64)
@@ -65,8 +65,8 @@ def test_mirror_is_broken_where_the_group_has_none(name):
 def test_half_turn_of_the_arctangent_is_near():
     each = toy("arctan")
     x = inputs(each, 2000)
-    miss = (moved(each, each.approximate[0], x) - each.function(x)).abs()
-    assert 1e-3 < miss.median() < 0.3
+    residual = (moved(each, -torch.eye(2).double(), x) - each.function(x)).abs()
+    assert 1e-3 < residual.median() < 0.3
 
 
 @pytest.mark.parametrize(
