@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atlasd.cli.common import AsJson, Seed
+from atlasd.cli.common import AsJson, Seed, tell
 from atlasd.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -60,14 +60,19 @@ def audit(
             )
         x, y = x[:batch], None if y is None else y[:batch]
     given = torch.as_tensor(x).float()
+    try:
+        loaded(given)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError(f"`{model}` must take inputs of shape {tuple(given.shape)}, got: {reason}") from error
     labels = None if y is None else torch.as_tensor(y)
     found = run(loaded, given, asked, labels, outputs=vector() if vectors else None, fix=fix, seed=seed)
     page = write_audit(found, out or model.with_suffix(".audit.html"), f"Audit of {model.name}")
     if as_json:
         sys.stdout.write(json.dumps(found.to_dict(), indent=2) + "\n")
         return
-    typer.echo(str(found))
-    typer.echo(f"the page is {page}", err=True)
+    tell(str(found), err=False)
+    tell(f"the page is {page}")
 
 
 def named_group(name: str) -> Group:

@@ -45,7 +45,7 @@ def compare(
     directory = out or Path("runs") / f"compare-{name}-seed{seed}"
     check_directory(directory, "compare.json")
     chosen = [m.strip() for m in methods.split(",") if m.strip()]
-    words = ["compare", *config.words(name, seed)[1:], *(["--methods", ",".join(chosen)] if chosen else [])]
+    words = ["compare", *config.command(name, seed)[1:], *(["--methods", ",".join(chosen)] if chosen else [])]
     with (
         chosen_workers(running.workers, running.dask, running.tls),
         shown_progress(running.quiet, running.verbose) as progress,
@@ -64,12 +64,12 @@ def compare(
     if table.methods:
         screen.print(row_table(table.methods))
     if table.published:
-        typer.echo("each with the predictors and settings of its own paper:")
+        tell("each with the predictors and settings of its own paper:", err=False)
         screen.print(row_table(table.published))
     if table.memory:
         screen.print(row_table(table.memory))
-    typer.echo(f"negative control: {contest.control}")
+    tell(f"negative control: {contest.control}", err=False)
     if contest.paper:
-        typer.echo("paper: " + ", ".join(f"{k}: {v}" for k, v in contest.paper.items()))
+        tell("paper: " + ", ".join(f"{k}: {v}" for k, v in contest.paper.items()), err=False)
     if not running.quiet:
         tell(f"kept in {directory}")

@@ -113,6 +113,8 @@ class Samples:
             y, classes = _targets(x, y, is_field)
             if isinstance(x, Tensor) and isinstance(y, Tensor):
                 refuse_copies(*find_copies(_array(x), _array(y)), "drop them")
+        if not is_field and isinstance(x, Tensor) and not bool(x.any()):
+            raise InputError("`x` must vary, got zeros only; give the inputs of the map.")
         return cls(x, y, atlas, is_field, classes)
 
     def __len__(self) -> int:
@@ -275,7 +277,9 @@ def _tensor(value: Any, name: str) -> Tensor | Stored:
         array = np.asarray(value)
         if array.dtype.kind not in "fiubc":
             raise TypeError(f"dtype {array.dtype}")
-        array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+        # Of what torch does not know, long doubles, the first 53 bits are kept.
+        kind = np.dtype("f8") if array.dtype.kind == "f" and array.itemsize > 8 else array.dtype.newbyteorder("=")
+        array = np.ascontiguousarray(array, dtype=kind)
         # A copy of what may not be written: torch would warn, and writing would be undefined.
         return torch.from_numpy(array if array.flags.writeable else array.copy())
     except (TypeError, ValueError) as error:

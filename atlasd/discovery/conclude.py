@@ -46,6 +46,7 @@ class Settled:
         dropped: Findings of the others.
         notes: What a reader should know.
         noise: Error of a generator, relative to its size, within which the data agree with the one that gives the name.
+        named: Generators of the algebra with a name that the data agree with, `(k, n, n)`; `None` where there is none.
     """
 
     matrices: Tensor
@@ -53,6 +54,7 @@ class Settled:
     dropped: list[Finding]
     notes: tuple[str, ...] = field(default=())
     noise: float = 0.03
+    named: Tensor | None = None
 
 
 def promising(court: Court, found: Found) -> Iterator[tuple[Tensor, tuple[str, ...]]]:
@@ -159,8 +161,7 @@ def settle_cosets(
     """Candidates for components, judged like generators, then closed to a group whose products are judged, too."""
     identity = torch.eye(court.problem.size, dtype=torch.float64)[None]
     candidates = search.find(court.problem, algebra, felt=felt, seed=seed, progress=progress).matrices[1:]
-    candidates = court.best_covered(candidates, algebra.basis)
-    findings = court.elements(candidates)
+    findings = court.elements(candidates, algebra.basis)
     order = sorted(range(len(findings)), key=lambda i: _rank(findings[i]))
     passed = [i for i in order if findings[i].passed]
     dropped = [findings[i] for i in order if i not in passed]
@@ -169,11 +170,11 @@ def settle_cosets(
     good = candidates[passed[:count]]
 
     def accept(elements: Tensor) -> Tensor:
-        return torch.tensor([f.passed for f in court.elements(elements)], dtype=torch.bool)
+        return torch.tensor([f.passed for f in court.elements(elements, algebra.basis)], dtype=torch.bool)
 
     group = Group.close(algebra, torch.cat([identity, good]), accept=accept)
     cosets = court.problem.ambient.tidy_elements(group.cosets)
-    return Settled(cosets, court.elements(cosets[1:]), dropped)
+    return Settled(cosets, court.elements(cosets[1:], algebra.basis), dropped)
 
 
 def exact_first(
@@ -191,7 +192,8 @@ def exact_first(
         if APART * worst < least:
             others = [*generators.dropped, *(approximate(f) for f in kept)]
             return Settled(generators.matrices[:0], [], others, generators.notes), alone
-    return generators, discrete(LieAlgebra(generators.matrices))
+    # An error of a generator takes away what its algebra has in common with others: equal stretches become unequal.
+    return generators, discrete(LieAlgebra(generators.matrices if generators.named is None else generators.named))
 
 
 def describe_extent(a: Tensor, extent: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["discover", "discover_cosets", "discover_generators"]
 
 import math
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import asdict, is_dataclass, replace
@@ -19,6 +20,7 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, promising, words
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
 from atlasd.discovery.learned import LearnedMap
+from atlasd.discovery.locality import charts_by_default
 from atlasd.discovery.lost_charts import without_lost_charts
 from atlasd.discovery.make_frames import make_frames
 from atlasd.discovery.prepare import pose, prepare
@@ -26,7 +28,16 @@ from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
 from atlasd.discovery.search import Search
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.discovery.targets import Question, Targets, at_first, check_targets, questions, say_time, set_aside
+from atlasd.discovery.targets import (
+    Question,
+    Targets,
+    at_first,
+    check_targets,
+    questions,
+    say_rest,
+    say_time,
+    set_aside,
+)
 from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.discovery.translations import more_with_translations
 from atlasd.discovery.trial import Clock, Trial, leading, taken
@@ -67,7 +78,9 @@ def discover(
         x: Inputs: fields `(N, C, H, W)` or `(N, C, D, H, W)`, vectors `(N, n)`, or sets of vectors `(N, P, n)`.
         y: Targets: fields on the same grid, `(N,)`, `(N, outputs)`, or integer classes.
         function: A function in place of `y`.
-        atlas: Where the charts lie; the whole field by default.
+        atlas: Where the charts lie. By default they are placed where the local map can be learned (`survey_charts`);
+            `Atlas.whole()` takes the whole field as one chart, as is done for a function, for classes, and where a
+            predictor is given.
         action: How matrices transform inputs and outputs. `AffineAction` adds translations of vectors,
             `GridAction(translations=True)` those of fields; `PolynomialAction` asks for vector fields that are not
             linear, and gives a `FieldDiscovery`.
@@ -119,6 +132,8 @@ def discover(
     with on_device(device) as where, working(executor):
         if executor is not None and where.type != "cpu":
             raise InputError(f"`executor` must be left out with device={str(where)!r}: workers use the CPU.")
+        if atlas is None and function is None and predictor is None:
+            atlas = charts_by_default(x, y, seed=seed, progress=shown)
         return _discover(
             x, y, function=function, atlas=atlas, action=action, rho_out=rho_out, predictor=predictor, search=search,
             cosets=discrete, tolerance=float(tolerance), seed=seed, shown=shown, budget=budget,
@@ -180,14 +195,19 @@ def _attempt(
         say_time([posed[i] for i in order if not set_aside(least[i], least[order[0]], confirmed=False)], shown)
     tried: dict[int, Trial] = {}
     skipped: list[tuple[Question, str]] = []
-    for i in order:
+    for place, i in enumerate(order):
         confirmed = any(t.generators.kept for t in tried.values())
         why = set_aside(least[i], least[order[0]], confirmed=confirmed)
         why = why or ("the budget of time was used up" if tried and clock.over else "")
         if why:
             skipped.append((asked[i], why))
         else:
-            tried[i] = Trial(asked[i], posed[i], search, tolerance, seed, shown, clock)
+            # A symmetry of some charts is no answer beside one of all.
+            started = time.perf_counter()
+            tried[i] = Trial(asked[i], posed[i], search, tolerance, seed, shown, clock, some=not confirmed)
+            confirmed = confirmed or bool(tried[i].generators.kept)
+            rest = [j for j in order[place + 1 :] if not set_aside(least[j], least[order[0]], confirmed=confirmed)]
+            say_rest(time.perf_counter() - started, len(rest), problem.is_field, shown)
     trials = [tried[i] for i in sorted(tried)]
     if len(trials) > 1:
         shown.say("; ".join(f"targets as {t.question.words}: {t.brief}" for t in trials))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["PolynomialAction", "change_coordinates", "write_field"]
+__all__ = ["PolynomialAction", "change_coordinates", "integrate", "write_field"]
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from atlasd.errors import InputError
 from atlasd.geometry.actions import VectorAction
-from atlasd.geometry.monomials import Monomials, variables, write_sum
+from atlasd.geometry.monomials import LEAST, Monomials, variables, write_sum
 
 _STEPS = 16
 """Steps of the integration for a field that displaces by about the spread of the data."""
@@ -24,10 +24,12 @@ class PolynomialAction(VectorAction):
 
     A generator is a square matrix with one column for each monomial, by degree, the constant first; its first n rows
     are the components of the field, and the others are zero. An element is the generator whose flow leads to it in unit
-    time: there is no product of elements, and no group beyond the flows. Outputs are invariant.
+    time: there is no product of elements, and no group beyond the flows. Outputs are invariant, or velocities.
 
     Arguments:
         degree: Highest degree of the monomials.
+        velocities: Whether outputs are velocities of the inputs: they transform by the derivative of the map, which
+            differs from place to place.
 
     Example:
         >>> rotation = torch.zeros(3, 3)
@@ -37,6 +39,7 @@ class PolynomialAction(VectorAction):
     """
 
     degree: int = 2
+    velocities: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.degree, bool) or not isinstance(self.degree, int) or self.degree < 1:
@@ -58,14 +61,34 @@ class PolynomialAction(VectorAction):
 
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
         """Transforms vectors `(*L, n)` or tokens `(*L, P, n)` by `(m, m)` or `(*L, m, m)`; NaN far beyond the data."""
-        h = 1 / _STEPS
-        for _ in range(_STEPS):
-            k1 = self.input_generator(g, x)
-            k2 = self.input_generator(g, x + h / 2 * k1)
-            k3 = self.input_generator(g, x + h / 2 * k2)
-            k4 = self.input_generator(g, x + h * k3)
-            x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        x = integrate(lambda z: self.input_generator(g, z), x)
         return torch.where(x.abs() < 1e6, x, torch.nan)
+
+    def bring_back(self, g: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Outputs `(*L, n)` that belong to transformed vectors, as they are at the vectors `(*L, n)` themselves."""
+        if not self.velocities:
+            return y
+        n = x.shape[-1]
+
+        def along(z: Tensor) -> Tensor:
+            frame = self._slopes(g, z[..., 0]) @ z[..., 1:]
+            return torch.cat([self.input_generator(g, z[..., 0]).unsqueeze(-1), frame], dim=-1)
+
+        start = torch.cat([x.unsqueeze(-1), torch.eye(n, dtype=x.dtype).expand(*x.shape, n)], dim=-1)
+        frame = integrate(along, start)[..., 1:]
+        lost = ~(frame.abs() < 1e6).all(-1, keepdim=True).all(-2, keepdim=True)
+        frame = torch.where(lost, torch.eye(n, dtype=x.dtype), frame)
+        back = torch.linalg.solve_ex(frame, y.unsqueeze(-1)).result.squeeze(-1)
+        return torch.where(lost[..., 0], torch.nan, back)
+
+    def output_change(self, a: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """First-order change of outputs `(*L, c)` of vectors `(*L, n)`."""
+        return (self._slopes(a, x) @ y.unsqueeze(-1)).squeeze(-1) if self.velocities else torch.zeros_like(y)
+
+    def _slopes(self, a: Tensor, x: Tensor) -> Tensor:
+        """Derivatives `(*L, n, n)` of the field at vectors."""
+        n = x.shape[-1]
+        return a[..., :n, :].to(x.dtype) @ Monomials(n, self.degree).gradients(x)
 
     def input_generator(self, a: Tensor, x: Tensor) -> Tensor:
         """The field at vectors."""
@@ -74,6 +97,18 @@ class PolynomialAction(VectorAction):
         missing = x.ndim - 1 - (rows.ndim - 2) if a.ndim > 2 else 0
         rows = rows.reshape(*rows.shape[:-2], *[1] * missing, *rows.shape[-2:])
         return (rows @ self.columns(x).unsqueeze(-1)).squeeze(-1)
+
+
+def integrate(speed: Callable[[Tensor], Tensor], x: Tensor, time: float = 1.0, steps: int = _STEPS) -> Tensor:
+    """Where a flow leads from points `(*, n)` in some time, by the method of Runge and Kutta."""
+    h = time / steps
+    for _ in range(steps):
+        k1 = speed(x)
+        k2 = speed(x + h / 2 * k1)
+        k3 = speed(x + h / 2 * k2)
+        k4 = speed(x + h * k3)
+        x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+    return x
 
 
 def change_coordinates(fields: Tensor, linear: Tensor, shift: Tensor, degree: int) -> Tensor:
@@ -91,8 +126,14 @@ def change_coordinates(fields: Tensor, linear: Tensor, shift: Tensor, degree: in
     return found.mT.unflatten(0, (len(fields), n))
 
 
-def write_field(field: Tensor, degree: int, letters: Sequence[str] | None = None) -> str:
+def write_field(field: Tensor, degree: int, letters: Sequence[str] | None = None, sizes: Tensor | None = None) -> str:
     r"""A field `(n, m)` as a scientist writes it.
+
+    Arguments:
+        field: Coefficients of the monomials in every component.
+        degree: Highest degree of the monomials.
+        letters: Names of the components.
+        sizes: How large each term is with coefficient 1, `(n, m)`: small terms are left out.
 
     Example:
         >>> field = torch.zeros(2, 6)
@@ -103,10 +144,9 @@ def write_field(field: Tensor, degree: int, letters: Sequence[str] | None = None
     n = len(field)
     letters = letters or variables(n)
     names = Monomials(n, degree).names(letters)
-    least = 0.005 * float(field.abs().max())
+    felt = field.abs() if sizes is None else field.abs() * sizes
     parts = []
-    for row, letter in zip(field.tolist(), letters, strict=True):
-        kept = [c if abs(c) >= least else 0.0 for c in row]
+    for kept, letter in zip(torch.where(felt >= LEAST * felt.max(), field, 0.0).tolist(), letters, strict=True):
         if any(kept):
             text = write_sum(kept, names, least=0.0)
             text = f"({text})" if sum(map(bool, kept)) > 1 else {"1": "", "-1": "-"}.get(text, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["NOT_LINEAR", "Placed", "Placement", "place_charts", "plan_charts", "slowness"]
+__all__ = ["NOT_LINEAR", "Placement", "place_charts", "plan_charts", "slowness"]
 
 import time
 from collections.abc import Sequence
@@ -11,13 +11,10 @@ from dataclasses import dataclass
 import torch
 
 from atlasd.data.arrays import OwnData
-from atlasd.discovery.locality import ChartSurvey, survey_charts
+from atlasd.discovery.locality import MOST, ChartSurvey, survey_charts
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.progress import Progress
-
-MOST = {2: 16, 3: 8}
-"""The most charts of a plane and of space: time grows with their number, what they say together hardly does."""
 
 NOT_LINEAR = 3
 """How many times longer a map takes that is not linear."""
@@ -55,14 +52,6 @@ class Placement:
         radii = self.atlas.radii
         sizes = f", in-radius {radii[0]}, out-radius {radii[1]}" if radii else ""
         return f"{self.kind}, {len(self.atlas)} of them{sizes}"
-
-
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """The charts, and how they were found where that was measured."""
-
-    atlas: Atlas | None
-    survey: ChartSurvey | None = None
 
 
 def plan_charts(
@@ -124,10 +113,12 @@ def plan_charts(
     return Placement(kind, atlas, inner, out, _field_seconds(data, len(atlas)))
 
 
-def place_charts(data: OwnData, placement: Placement, seed: int, progress: Progress) -> Placed:
-    """Measures where charts can lie, if that was asked for."""
+def place_charts(
+    data: OwnData, placement: Placement, seed: int, progress: Progress
+) -> tuple[Atlas | None, ChartSurvey | None]:
+    """The charts; where that was asked for, they are measured, and the survey tells how."""
     if placement.kind != "auto":
-        return Placed(placement.atlas)
+        return placement.atlas, None
     survey = survey_charts(
         data.x,
         data.y,
@@ -139,7 +130,7 @@ def place_charts(data: OwnData, placement: Placement, seed: int, progress: Progr
         progress=progress,
     )
     progress.say(f"survey: {survey.describe()}")
-    return Placed(survey.atlas, survey)
+    return survey.atlas, survey
 
 
 def _limited_grid(shape: tuple[int, ...], inner: int, out: int) -> Atlas:
@@ -203,9 +194,9 @@ def _field_seconds(data: OwnData, charts: int) -> float:
 
 
 def _vector_seconds(data: OwnData) -> float:
-    """Measured on one thread: every question costs the same, and sets are asked about their pairs, too."""
+    """Measured on one thread: a search for every question, one for cosets and translations, for sets the pairs, too."""
     if data.classes:
         return 20 + 0.004 * len(data.x) + 0.02 * data.x[0].numel()
     tokens, outputs = data.x.shape[1] if data.x.ndim == 3 else 0, data.y[0].numel()
     questions = 3 if outputs % data.x.shape[-1] == 0 else 1  # vectors, covectors, invariants
-    return questions * (3 + 0.004 * len(data.x)) + 0.004 * len(data.x) * tokens
+    return (questions + 1) * (2 + 0.0035 * len(data.x)) + 0.004 * len(data.x) * tokens
