@@ -16,14 +16,20 @@ from typing import TypeAlias
 import numpy as np
 
 from atlasd.data import limits
+from atlasd.data.cleaning import unmasked
 from atlasd.data.limits import check_count, check_size, reading, said
 from atlasd.data.probe import check_opens
 from atlasd.errors import AtlasdError, DataError, InputError
-from atlasd.runtime.arrays import unmasked
 from atlasd.runtime.memory import bounded_memory
 from atlasd.runtime.text import did_you_mean
 
 Reader: TypeAlias = Callable[[slice, int], np.ndarray]
+_TEXT = "text; save it as an array of numbers"
+_TIMES = "times; save seconds as numbers"
+_UNUSABLE = {
+    "c": "complex numbers; save real and imaginary parts as two variables", "U": _TEXT, "S": _TEXT, "M": _TIMES,
+    "O": "Python objects, which are never unpickled; save it as an array of numbers", "m": _TIMES,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,15 +69,7 @@ class Variable:
             comma = re.search(r"\d,\d", self.example) is not None
             help = "write decimal points" if comma else "correct or remove it"
             return f"{self.name!r} holds text, {self.example}; {help}"
-        if self.dtype.kind == "c":
-            return f"{self.name!r} holds complex numbers; save real and imaginary parts as two variables"
-        if self.dtype.kind == "O":
-            return f"{self.name!r} holds Python objects, which are never unpickled; save it as an array of numbers"
-        if self.dtype.kind in "US":
-            return f"{self.name!r} holds text; save it as an array of numbers"
-        if self.dtype.kind in "Mm":
-            return f"{self.name!r} holds times; save seconds as numbers"
-        return f"{self.name!r} holds {self.dtype}"
+        return f"{self.name!r} holds {_UNUSABLE.get(self.dtype.kind, str(self.dtype))}"
 
     def read(self, rows: slice, axis: int = 0) -> np.ndarray:
         """Reads it, all of it but for the slice along `axis`."""
@@ -150,8 +148,9 @@ def open_data(path: str | Path) -> DataFile:
     if kind in ("hdf5", "netcdf"):  # no other library was seen to loop or crash
         check_opens(path, module, kind)
     try:
+        reader = importlib.import_module(f"atlasd.data.{module}")
         with reading(path, f"{kind} file"):
-            variables = importlib.import_module(f"atlasd.data.{module}").read_variables(path, kind)
+            variables = reader.read_variables(path, kind)
     except ImportError as error:
         raise DataError(
             f"`{path}` needs the package {error.name!r} to be read; install it with pip install 'atlasd[data]'."

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 __all__ = [
-    "MARGIN",
-    "MOST_BYTES",
-    "MOST_CELLS",
-    "MOST_LEVELS",
-    "MOST_LINE",
-    "MOST_VARIABLES",
-    "check_claim",
-    "check_count",
-    "check_size",
-    "reading",
-    "said",
-]
+    "MARGIN", "MOST_BYTES", "MOST_CELLS", "MOST_LEVELS", "MOST_LINE", "MOST_VARIABLES", "check_claim", "check_count",
+    "check_size", "reading", "said",
+]  # fmt: skip
 
 from collections.abc import Iterator
 from contextlib import contextmanager
