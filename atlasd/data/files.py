@@ -15,12 +15,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from atlasd.data import limits
 from atlasd.data.cleaning import unmasked
-from atlasd.data.limits import check_count, check_size, reading, said
+from atlasd.data.limits import check_count, check_size, reading
 from atlasd.data.probe import check_opens
-from atlasd.errors import AtlasdError, DataError, InputError
-from atlasd.runtime.memory import bounded_memory
+from atlasd.errors import DataError, InputError
 from atlasd.runtime.text import did_you_mean
 
 Reader: TypeAlias = Callable[[slice, int], np.ndarray]
@@ -45,6 +43,7 @@ class Variable:
         ascending: For each axis whether its coordinate grows with the index; true where unknown.
         source: The file, for messages.
         example: A text that it holds in place of numbers, and where.
+        bounded: Whether reading may take only little more memory than what is read; not of what the user has opened.
     """
 
     name: str
@@ -55,6 +54,7 @@ class Variable:
     ascending: tuple[bool, ...] = ()
     source: str = "the file"
     example: str = ""
+    bounded: bool = True
 
     @property
     def numeric(self) -> bool:
@@ -79,17 +79,10 @@ class Variable:
         others = math.prod(self.shape[:axis] + self.shape[axis + 1 :])
         size = count * others * self._width
         check_size(Path(self.source), self.name, size, "lower --samples")
-        try:
-            with bounded_memory(limits.MARGIN + size / 2**18):
-                return unmasked(self.reader(rows, axis), self.name)
-        except AtlasdError:
-            raise
-        except MemoryError as error:
-            raise DataError(
-                f"variable {self.name!r} of shape {self.shape} must fit into memory, got no room; lower --samples."
-            ) from error
-        except Exception as error:
-            raise DataError(f"variable {self.name!r} cannot be read: {said(error)}; is the file complete?") from error
+        with reading(
+            Path(self.source), f"file with the variable {self.name!r}", 4 * size if self.bounded else math.inf
+        ):
+            return unmasked(self.reader(rows, axis), self.name)
 
     @property
     def _width(self) -> int:

@@ -13,6 +13,7 @@ __all__ = [
 
 import contextlib
 import ctypes
+import math
 import os
 import sys
 import threading
@@ -64,7 +65,7 @@ def bounded_memory(megabytes: float) -> Iterator[None]:
     first, since the limit is one of the process.
     """
     held = _status("VmData")
-    if not held or threading.current_thread() is not threading.main_thread():
+    if not held or math.isinf(megabytes) or threading.current_thread() is not threading.main_thread():
         yield
         return
     import resource
