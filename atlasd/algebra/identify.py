@@ -327,11 +327,11 @@ def gather(algebra: LieAlgebra, structure: bool = True) -> dict[str, Any]:
 
 def describe_eigenvalues(values: list[complex]) -> str:
     r"""A word for the one-parameter group with these eigenvalues, the largest of absolute value 1."""
-    turning = [value for value in values if abs(value.imag) > 0.01]
+    rotating = [value for value in values if abs(value.imag) > 0.01]
     stretching = [value for value in values if abs(value.real) > 0.01]
-    if turning and stretching:
+    if rotating and stretching:
         return "spiral"
-    if turning:
+    if rotating:
         return "rotations at unequal rates"
     return "unequal stretches" if stretching else "nilpotent"
 

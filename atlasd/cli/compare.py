@@ -45,7 +45,7 @@ def compare(
     directory = out or Path("runs") / f"compare-{name}-seed{seed}"
     check_directory(directory, "compare.json")
     chosen = [m.strip() for m in methods.split(",") if m.strip()]
-    words = ["compare", *config.words(name, seed)[1:], *(["--methods", ",".join(chosen)] if chosen else [])]
+    words = ["compare", *config.command(name, seed)[1:], *(["--methods", ",".join(chosen)] if chosen else [])]
     with (
         chosen_workers(running.workers, running.dask, running.tls),
         shown_progress(running.quiet, running.verbose) as progress,

@@ -93,10 +93,10 @@ def field_error(
         The error, or `(M,)` errors; nan where all outputs are constant.
 
     Example:
-        >>> turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+        >>> rotation = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
         >>> x = torch.randn(1, 1, 9, 9, generator=torch.Generator().manual_seed(0))
         >>> blur = torch.nn.AvgPool2d(3, 1, 1)
-        >>> bool(field_error(blur, x, turn) < 1e-6), bool(field_error(lambda x: x.cumsum(-1), x, turn) > 0.5)
+        >>> bool(field_error(blur, x, rotation) < 1e-6), bool(field_error(lambda x: x.cumsum(-1), x, rotation) > 0.5)
         (True, True)
     """
     errors, _ = output_errors(function, x, g, action, outputs, radius)

@@ -71,7 +71,7 @@ def train_network(
     cycle: float | None = None,
     weight_decay: float = 0.0,
     clip: float | None = None,
-    whole: bool = False,
+    full_batches: bool = False,
     after: Callable[[], object] = lambda: None,
 ) -> Trained:
     """Trains a network in place by AdamW and leaves it in evaluation mode.
@@ -87,12 +87,12 @@ def train_network(
         cycle: Share of the steps in which the learning rate rises, before it falls; `None` leaves it as it is.
         weight_decay: That of AdamW.
         clip: Largest norm of a gradient; `None` for any.
-        whole: Whether a last batch that is not whole is left out.
+        full_batches: Whether a last batch with fewer samples is left out.
         after: Called after every step.
     """
     epochs, batch, rate = budget.epochs, budget.batch, budget.learning_rate
     optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=weight_decay, fused=True)
-    steps = len(samples) // batch if whole else math.ceil(len(samples) / batch)
+    steps = len(samples) // batch if full_batches else math.ceil(len(samples) / batch)
     total = max(epochs * steps, 10)
     rates = (
         None

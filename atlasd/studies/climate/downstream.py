@@ -211,7 +211,7 @@ def _fit(
         progress=progress,
         label=label,
         cycle=0.3 if config.schedule == "cycle" else None,
-        whole=True,  # a rest of one map would have no batch statistics
+        full_batches=True,  # a rest of one map would have no batch statistics
         after=lambda: mean.update_parameters(network),
     )
     network.load_state_dict(mean.module.state_dict())

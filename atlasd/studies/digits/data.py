@@ -116,8 +116,8 @@ def sphere_mnist(
 def _draw(images: Tensor, angles: Tensor, sizes: Tensor) -> Tensor:
     """Images `(M, 28, 28)` of bytes, rotated and enlarged about their centre, with shape `(M, 29, 29)`."""
     p = pixel_grid((2 * RADIUS + 1, 2 * RADIUS + 1))
-    turn = math.pi / 2 + angles
-    c, s = turn.cos() / sizes, turn.sin() / sizes
+    angles = math.pi / 2 + angles
+    c, s = angles.cos() / sizes, angles.sin() / sizes
     back = torch.stack([torch.stack([c, s], -1), torch.stack([-s, c], -1)], -2)  # the inverse of the transformation
     points = p @ back.mT + (images.shape[-1] - 1) / 2
     drawn = resample(images[:, None].float(), points, interpolation="bilinear", fill="zeros")

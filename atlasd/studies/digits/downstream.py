@@ -150,11 +150,11 @@ def _score(model: Model, config: DownstreamConfig, seed: int, progress: Progress
     trained = fit_pixels(network, x, y, plan, seed=seed, progress=progress, label=f"training {model.name}")
     network.cpu()
     scores = {key: digit_accuracy(network, t.x, t.y, BACKGROUND) for key, t in tests.items()}
-    turns = {f"turn_{d}": e for d, e in _turns(network, tests["accuracy"].x[:8]).items()}
-    return {**scores, **turns, "parameters": weight_count(network), **trained.row}
+    rotated = {f"turn_{d}": e for d, e in _rotation_errors(network, tests["accuracy"].x[:8]).items()}
+    return {**scores, **rotated, "parameters": weight_count(network), **trained.row}
 
 
-def _turns(network: nn.Module, x: Tensor) -> dict[int, float]:
+def _rotation_errors(network: nn.Module, x: Tensor) -> dict[int, float]:
     """Equivariance errors about the middle digit, on and off the grid, where no other digit comes in."""
     row, column = CENTRES[1]
     window = x[..., row - 22 : row + 22, column - 22 : column + 22]

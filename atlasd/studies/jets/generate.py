@@ -221,5 +221,5 @@ def _top_inside(event: Any, jet: Any, radius: float) -> list[float] | None:
 
 
 def _apart(particle: Any, jet: Any) -> float:
-    turn = abs(particle.phi() - jet.phi_std())
-    return math.hypot(particle.eta() - jet.eta(), min(turn, 2 * math.pi - turn))
+    angle = abs(particle.phi() - jet.phi_std())
+    return math.hypot(particle.eta() - jet.eta(), min(angle, 2 * math.pi - angle))

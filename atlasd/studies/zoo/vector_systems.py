@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["area", "interval", "vector_systems"]
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch import Tensor
 from atlasd.algebra.known import borel, heisenberg, scaling, shear, sl, so, sp
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.geometry.actions import VectorAction
-from atlasd.studies.zoo.system import Function, Sampler, System, conjugated, signed_permutations, signs
+from atlasd.studies.zoo.system import Sampler, System, conjugated, signed_permutations, signs, vector_system
 
 
 def vector_systems() -> tuple[System, ...]:
@@ -26,38 +25,29 @@ def vector_systems() -> tuple[System, ...]:
     return (*_forms(), *_scalings_and_boosts(), *_products_and_cubics(), *_equivariant())
 
 
-def _system(
-    name: str, truth: LieAlgebra, function: Function, sample: Sampler, parts: str = "", note: str = "", **more: Any
-) -> System:
-    """A system; `parts` are the signs of diagonal matrices, one for every component."""
-    if parts:
-        more["components"] = signs(*parts.split())
-    return System(name=name, truth=truth, function=function, sample=sample, note=note, **more)
-
-
 def _forms() -> tuple[System, ...]:
     """Functions of a quadratic or of a symplectic form."""
     return (
-        _system("so2", so(2), _turn_pair, _normal(2, 2), note="p.q, det(p, q) and |p|: reflections are broken"),
-        _system("o2", so(2), _norm, _normal(2), "++ +-", "a function of the norm"),
-        _system("so3", so(3), _inner_products, _normal(2, 3), "+++ ---", "all inner products of two vectors"),
-        _system("o3", so(3), lambda x: (-x.square().sum(-1) / 4).exp(), _normal(3), "+++ ---", "a Gaussian bell"),
+        vector_system("so2", so(2), _turn_pair, _normal(2, 2), note="p.q, det(p, q) and |p|: reflections are broken"),
+        vector_system("o2", so(2), _norm, _normal(2), "++ +-", "a function of the norm"),
+        vector_system("so3", so(3), _inner_products, _normal(2, 3), "+++ ---", "all inner products of two vectors"),
+        vector_system("o3", so(3), lambda x: (-x.square().sum(-1) / 4).exp(), _normal(3), "+++ ---", "a Gaussian bell"),
         _ellipsoid("ellipse", 2, signs("++", "+-")),
         _ellipsoid("ellipsoid", 3, signs("+++", "---")),
-        _system("so12", so(1, 2), lambda x: (interval(x, 1) / 2).tanh(), _normal(3), "+++ +-+ -++ --+"),
-        _system("so22", so(2, 2), lambda x: (interval(x, 2) / 3).tanh(), _normal(4), "++++ -+++ ++-+ -+-+"),
-        _system(
+        vector_system("so12", so(1, 2), lambda x: (interval(x, 1) / 2).tanh(), _normal(3), "+++ +-+ -++ --+"),
+        vector_system("so22", so(2, 2), lambda x: (interval(x, 2) / 3).tanh(), _normal(4), "++++ -+++ ++-+ -+-+"),
+        vector_system(
             "so13", so(1, 3), _log_mass, _momenta, "++++ +--- -+++ ----", "logarithm of the mass of two momenta",
             unreached=(2, 3),  # time reversal leads off the forward cone
         ),
-        _system("sl2", sl(2), lambda x: area(x).asinh(), _normal(2, 2)),
-        _system("sp4", sp(4), _symplectic, _normal(2, 4), note="the symplectic form of two vectors"),
+        vector_system("sl2", sl(2), lambda x: area(x).asinh(), _normal(2, 2)),
+        vector_system("sp4", sp(4), _symplectic, _normal(2, 4), note="the symplectic form of two vectors"),
     )  # fmt: skip
 
 
 def _ellipsoid(name: str, n: int, mirrors: Tensor) -> System:
     frame = _stretch(n)
-    return _system(
+    return vector_system(
         name, so(n).adjoint(frame), lambda x: _norm(_unstretched(x)), _stretched(n),
         note=f"so({n}) in other coordinates", components=conjugated(mirrors, frame),
     )  # fmt: skip
@@ -72,14 +62,14 @@ def _scalings_and_boosts() -> tuple[System, ...]:
     boosts[2, 1:, 1:] = so(2).basis[0]
     plane = "(t, x, y): two boosts and a rotation"
     return (
-        _system("scaling2", scaling(2), _direction, _shell(2), note="a function of the angle alone"),
-        _system("scaling3", scaling(3), _direction, _shell(3), note="two functions on the sphere"),
-        _system("shear", shear(2), _heights_and_area, _normal(2, 2), note="not closed under transpose"),
-        _system("borel", borel(2), _flag, _triangles, note="ratios of second coordinates and of areas"),
-        _system("axis", LieAlgebra(upper), _weighted_flag, _pairs, note="upper triangular and trace-free"),
-        _system("heisenberg", heisenberg(), _nested_determinants, _normal(3, 3)),
-        _system("galilei11", LieAlgebra(boost), _relative_speed, _events(1), note="(t, x): x -> x + v t"),
-        _system("galilei12", LieAlgebra(boosts), _relative_speed, _events(2), "+++ ++-", plane),
+        vector_system("scaling2", scaling(2), _direction, _shell(2), note="a function of the angle alone"),
+        vector_system("scaling3", scaling(3), _direction, _shell(3), note="two functions on the sphere"),
+        vector_system("shear", shear(2), _heights_and_area, _normal(2, 2), note="not closed under transpose"),
+        vector_system("borel", borel(2), _flag, _triangles, note="ratios of second coordinates and of areas"),
+        vector_system("axis", LieAlgebra(upper), _weighted_flag, _pairs, note="upper triangular and trace-free"),
+        vector_system("heisenberg", heisenberg(), _nested_determinants, _normal(3, 3)),
+        vector_system("galilei11", LieAlgebra(boost), _relative_speed, _events(1), note="(t, x): x -> x + v t"),
+        vector_system("galilei12", LieAlgebra(boosts), _relative_speed, _events(2), "+++ ++-", plane),
     )
 
 
@@ -93,15 +83,17 @@ def _products_and_cubics() -> tuple[System, ...]:
     similar = so(2).sum(scaling(2))
     swap = torch.eye(3, dtype=torch.float64)[torch.tensor([[0, 1, 2], [1, 0, 2]])]
     return (
-        _system(
+        vector_system(
             "so2_so2", LieAlgebra(planes), _two_norms, _normal(4), "++++ +-++ +++- +-+-", "rotations in two planes"
         ),
-        _system("so2_scaling", similar, _complex_ratio, _shell(2, tokens=2), note="the ratio of two complex numbers"),
-        _system(
+        vector_system(
+            "so2_scaling", similar, _complex_ratio, _shell(2, tokens=2), note="the ratio of two complex numbers"
+        ),
+        vector_system(
             "xyz", LieAlgebra(torus), lambda x: x.prod(-1).asinh(), _normal(3), note="diagonal and trace-free",
             components=signed_permutations(),
         ),
-        _system(
+        vector_system(
             "circulant", line, lambda x: _circulant(x).asinh(), _normal(3), components=swap,
             note="x^3 + y^3 + z^3 - 3 x y z: a line times a circle",
         ),
@@ -113,9 +105,9 @@ def _equivariant() -> tuple[System, ...]:
     vectors = VectorAction(rho_out=lambda g: g)
     note = "outputs rotate with the input"
     return (
-        _system("central2", so(2), _central_force, _normal(2), "++ +-", note, action=vectors),
-        _system("central3", so(3), _central_force, _normal(3), "+++ ---", note, action=vectors),
-        _system(
+        vector_system("central2", so(2), _central_force, _normal(2), "++ +-", note, action=vectors),
+        vector_system("central3", so(3), _central_force, _normal(3), "+++ ---", note, action=vectors),
+        vector_system(
             "cross", so(3), lambda x: torch.linalg.cross(x[:, 0], x[:, 1]), _normal(2, 3), action=vectors,
             note="the vector product: rotations, no mirrors",
         ),

@@ -38,9 +38,7 @@ def test_no_jets_is_one_clear_line(tmp_path):
 
 
 @shared
-@pytest.mark.parametrize(
-    "seed", [0, 1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_few_jets_never_give_a_wrong_group(seed):
     """Not even a part of the right one: that scaling holds at first order is no answer where boosts are in doubt."""
     found, extras = run(TopTaggingConfig(samples=1000), seed, Silent())
