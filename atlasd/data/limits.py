@@ -41,8 +41,9 @@ def check_count(path: Path, count: int, what: str = "variables") -> None:
         )
 
 
-def check_size(path: Path, name: str, size: int, remedy: str, most: int = MOST_BYTES) -> None:
+def check_size(path: Path, name: str, size: int, remedy: str, most: int = 0) -> None:
     """Raises where a variable, or a part of it, takes more memory than may be used for one."""
+    most = most or MOST_BYTES
     if size > most:
         raise DataError(
             f"variable {name!r} of `{path}` must take at most {most >> 20} MB in memory, got {size >> 20} MB; {remedy}."
