@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["PolynomialAction", "change_coordinates", "write_field"]
+__all__ = ["PolynomialAction", "change_coordinates", "integrate", "write_field"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from atlasd.errors import InputError
 from atlasd.geometry.actions import VectorAction
-from atlasd.geometry.monomials import Monomials, variables, write_sum
+from atlasd.geometry.monomials import LEAST, Monomials, variables, write_sum
 
 _STEPS = 16
 """Steps of the integration for a field that displaces by about the spread of the data."""
@@ -61,7 +61,7 @@ class PolynomialAction(VectorAction):
 
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
         """Transforms vectors `(*L, n)` or tokens `(*L, P, n)` by `(m, m)` or `(*L, m, m)`; NaN far beyond the data."""
-        x = _integrate(lambda z: self.input_generator(g, z), x)
+        x = integrate(lambda z: self.input_generator(g, z), x)
         return torch.where(x.abs() < 1e6, x, torch.nan)
 
     def bring_back(self, g: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ class PolynomialAction(VectorAction):
             return torch.cat([self.input_generator(g, z[..., 0]).unsqueeze(-1), frame], dim=-1)
 
         start = torch.cat([x.unsqueeze(-1), torch.eye(n, dtype=x.dtype).expand(*x.shape, n)], dim=-1)
-        frame = _integrate(along, start)[..., 1:]
+        frame = integrate(along, start)[..., 1:]
         lost = ~(frame.abs() < 1e6).all(-1, keepdim=True).all(-2, keepdim=True)
         frame = torch.where(lost, torch.eye(n, dtype=x.dtype), frame)
         back = torch.linalg.solve_ex(frame, y.unsqueeze(-1)).result.squeeze(-1)
@@ -99,10 +99,10 @@ class PolynomialAction(VectorAction):
         return (rows @ self.columns(x).unsqueeze(-1)).squeeze(-1)
 
 
-def _integrate(speed: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Where a flow leads in unit time, by the method of Runge and Kutta."""
-    h = 1 / _STEPS
-    for _ in range(_STEPS):
+def integrate(speed: Callable[[Tensor], Tensor], x: Tensor, time: float = 1.0, steps: int = _STEPS) -> Tensor:
+    """Where a flow leads from points `(*, n)` in some time, by the method of Runge and Kutta."""
+    h = time / steps
+    for _ in range(steps):
         k1 = speed(x)
         k2 = speed(x + h / 2 * k1)
         k3 = speed(x + h / 2 * k2)
@@ -126,8 +126,14 @@ def change_coordinates(fields: Tensor, linear: Tensor, shift: Tensor, degree: in
     return found.mT.unflatten(0, (len(fields), n))
 
 
-def write_field(field: Tensor, degree: int, letters: Sequence[str] | None = None) -> str:
+def write_field(field: Tensor, degree: int, letters: Sequence[str] | None = None, sizes: Tensor | None = None) -> str:
     r"""A field `(n, m)` as a scientist writes it.
+
+    Arguments:
+        field: Coefficients of the monomials in every component.
+        degree: Highest degree of the monomials.
+        letters: Names of the components.
+        sizes: How large each term is with coefficient 1, `(n, m)`: small terms are left out.
 
     Example:
         >>> field = torch.zeros(2, 6)
@@ -138,10 +144,9 @@ def write_field(field: Tensor, degree: int, letters: Sequence[str] | None = None
     n = len(field)
     letters = letters or variables(n)
     names = Monomials(n, degree).names(letters)
-    least = 0.005 * float(field.abs().max())
+    felt = field.abs() if sizes is None else field.abs() * sizes
     parts = []
-    for row, letter in zip(field.tolist(), letters, strict=True):
-        kept = [c if abs(c) >= least else 0.0 for c in row]
+    for kept, letter in zip(torch.where(felt >= LEAST * felt.max(), field, 0.0).tolist(), letters, strict=True):
         if any(kept):
             text = write_sum(kept, names, least=0.0)
             text = f"({text})" if sum(map(bool, kept)) > 1 else {"1": "", "-1": "-"}.get(text, text)
