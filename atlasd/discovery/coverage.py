@@ -63,7 +63,10 @@ class VectorCoverage:
         products = (products - self.shift) / self.size
         self.axes = torch.linalg.eigh(products.mT @ products / len(products)).eigenvectors
         along = products @ self.axes
-        low, high = along.amin(0), along.amax(0)
+        # Most data are nowhere among the most extreme; one wild sample says nothing about where the others are.
+        ranks = along.argsort(0).argsort(0) * (2 / max(len(along) - 1, 1)) - 1
+        most = float(ranks.abs().amax(1).quantile(_OWN))
+        low, high = along.quantile(torch.tensor([0.5 - most / 2, 0.5 + most / 2], dtype=along.dtype), dim=0)
         margin = 0.05 * (high - low) + 1e-6
         self.low, self.high = low - margin, high + margin
         tokens = x.reshape(-1, x.shape[-1]).double()

@@ -38,6 +38,8 @@ _JUDGED = 3
 _DRAWS = 1999
 _BLOCKS = 400
 _FEWEST = 12
+_CLEAR = 4.0
+"""Standard deviations beyond which errors that go with a transformation are no accident, of some dozens of looks."""
 _FELT = 1e-4
 """Strength of unrelated transformations below which nothing feels a direction: rounding."""
 _VECTORS, _FIELDS = 1024, 128
@@ -304,8 +306,9 @@ class Court:
             lowest -= recovery.growth * farthest.unexplained(self.weights) if self.problem.is_field else 0.0
         extent = max(t.size for t in counting) if len(group) > 1 else None
         upper = root(limit) + hidden + unsure
-        if counting[1:] and upper - unsure <= min(self.tolerance, 1 / share) < upper:
-            return self._one(counting[1:], group, level)  # a smaller step stays nearer to where the map is determined
+        if counting[1:] and root(limit) <= min(self.tolerance, 1 / share) < upper:
+            # A smaller step stays nearer to where the map is determined, and shows more of what is planted.
+            return self._one(counting[1:], group, level)
         direction = decide(ratio, lowest, upper, kappa, trial.coverage, self.tolerance, extent)
         if direction.decision == "cannot tell" and upper - unsure <= self.tolerance:
             reason = f"for transformed inputs the data determine the map only up to {unsure:.0%}"
@@ -313,6 +316,12 @@ class Court:
         if direction.decision == "symmetry" and direction.upper * share > 1:
             cost = min(t.telling for t in counting)
             reason = f"breaking at most {direction.upper:.0%}, but unrelated transformations cost only {cost:.0%}"
+            direction = replace(direction, decision="cannot tell", reason=reason)
+        masked = (
+            fits is not None and not self.problem.is_field and root(limit) + trial.hidden(self.weights) > self.tolerance
+        )
+        if direction.decision == "symmetry" and masked and self.residual.uneven(trial.pair) > _CLEAR:
+            reason = "what the predictor leaves unexplained is not the same for transformed inputs"
             direction = replace(direction, decision="cannot tell", reason=reason)
         if direction.decision == "symmetry" and least > self.tolerance:
             reach = f"data reach sizes up to {extent:.2g} only"
