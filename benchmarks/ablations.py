@@ -4,6 +4,7 @@
     python benchmarks/ablations.py determinants --seeds 3      |det| = 1 against none, on heat and on jets
     python benchmarks/ablations.py similarity --seeds 5        standard basis against plain cosine, on jets
     python benchmarks/ablations.py dimension --seeds 1         the rule for k on heat, jets and climate
+    python benchmarks/ablations.py limits --seeds 1 --fields 4000   growth limited by the norm or by entries, on heat
 
 Predictors are fitted once for each seed and asked by both sides of an ablation. `--keep DIR` goes on where it was
 stopped. One thread. The sizes are settings, and far below the paper's 1.2 million jets by default.
@@ -27,7 +28,9 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import Membership
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
-from atlasd.discovery.prepare import prepare
+from atlasd.discovery.prepare import prepare, prepare_untrained
+from atlasd.discovery.tandem import Tandem
+from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.files import write_atomically
@@ -38,6 +41,7 @@ from atlasd.studies.climate.samples import DISCOVERY
 from atlasd.studies.climate.second_order import SecondOrderPredictor
 from atlasd.studies.climate.synthetic import synthetic_climate
 from atlasd.studies.config import configure
+from atlasd.studies.heat import run as heat
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
 from atlasd.studies.jets.data import load_jets
 from atlasd.studies.lorentz import MINKOWSKI, conformal_lorentz, shared_pairs
@@ -97,7 +101,10 @@ def determinant_cosets(name, options, seed):
     algebra, other = (so(2), MIRROR) if name == "heat" else (so(1, 3), PARITY)
     inside = LieAlgebra(problem.units.to_standard(algebra.basis))
     kind = {"starts": 16, "top": 8} if name == "heat" else {"starts": 64, "top": 16, "loss": "cross_entropy"}
-    kind |= {"epochs": options.coset_epochs} if name == "heat" else {"epochs": options.jet_coset_epochs}
+    if name == "heat":
+        kind |= {"epochs": options.coset_epochs, "batch": options.coset_batch, "charts": options.pooled}
+    else:
+        kind |= {"epochs": options.jet_coset_epochs}
     rows = []
     for normalize in (True, False):
         started = time.process_time()
@@ -156,7 +163,7 @@ def dimensions(name, options, seed):
         problem, search = jet_problem(options, seed), jet_search(options)
     elif name == "heat":
         problem = heat_problem(options, seed)
-        search = GradientSearch.published(epochs=options.coset_epochs)
+        search = GradientSearch.published(epochs=options.coset_epochs, charts=options.pooled)
     else:
         problem = climate_problem(options, seed)
         search = GradientSearch.published(loss="cross_entropy", growth=5.0, epochs=options.climate_epochs)
@@ -167,6 +174,32 @@ def dimensions(name, options, seed):
     return {"data": name, "seed": seed, "rule": len(found.basis), "why": "; ".join(notes), "seconds": seconds}
 
 
+def limits(options, seed):
+    """Where the loss is least under both growth limits, for the paper's CNNs after some passes over the fields.
+
+    Four charts away from the walls; the search alone takes 200 steps at a rate of 0.02, so that it ends at a minimum.
+    """
+    config = configure(heat.CONFIG, {"preset": "paper", "samples": options.fields, "pooled": "mean"})
+    x = heat_fields(options.fields, generator=stream(seed, "heat", "fields"))
+    y = torch.cat([simulate_heat(part, steps=50) for part in x.split(200)])
+    charts = heat_atlas("nineteen").charts
+    atlas, network = Atlas(tuple(charts[i] for i in (3, 7, 11, 16))), heat._predictor(config)
+    problem = prepare_untrained(x, y, predictor=network, atlas=atlas)
+    tandem, order, rows = Tandem(problem, seed), stream(seed, "order"), []
+    for epoch in range(1, max(options.passes) + 1):
+        for part in torch.randperm(len(x), generator=order).split(16):
+            tandem.learn(problem.inputs(part), problem.samples.targets(part))
+        if epoch not in options.passes:
+            continue
+        for clip in ("norm", "entries"):
+            search = replace(heat._search(config), tandem=False, epochs=None, steps=200, learning_rate=2e-2, clip=clip)
+            found = search.find(problem.with_function(tandem.function), seed=seed, progress=Silent())
+            angle = heat.span_angle(LieAlgebra(found.basis), so(2)) if len(found.basis) else 90.0
+            size = float(found.basis.norm())
+            rows.append({"seed": seed, "pass": epoch, "limit": clip, "norm": round(size, 2), "deg": round(angle, 2)})
+    return rows
+
+
 def work(options):
     """Names of the parts of a table, and what makes each."""
     seeds = range(options.first, options.first + options.seeds)
@@ -174,6 +207,8 @@ def work(options):
         return {f"{n} {s}": partial(function_cosets, n, options, s) for n in options.functions for s in seeds}
     if options.table == "determinants":
         return {f"{n} {s}": partial(determinant_cosets, n, options, s) for n in options.data for s in seeds}
+    if options.table == "limits":
+        return {f"heat {s}": partial(limits, options, s) for s in seeds}
     if options.table == "similarity":
         return {f"jets {s}": partial(similarities, options, s) for s in seeds}
     return {f"{n} {s}": partial(dimensions, n, options, s) for n in options.data for s in seeds}
@@ -181,7 +216,7 @@ def work(options):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    tables = ["cosets", "determinants", "similarity", "dimension"]
+    tables = ["cosets", "determinants", "similarity", "dimension", "limits"]
     parser.add_argument("table", nargs="?", default="cosets", choices=tables)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
@@ -194,10 +229,13 @@ def main() -> None:
     parser.add_argument("--fit-epochs", type=int, default=10, help="passes of the perceptron of jets")
     parser.add_argument("--search-epochs", type=int, default=1, help="passes of the search on jets")
     parser.add_argument("--coset-epochs", type=int, default=40, help="passes over heat fields")
+    parser.add_argument("--coset-batch", type=int, default=16, help="heat fields in a step of the search for cosets")
+    parser.add_argument("--pooled", default="sum", choices=["sum", "mean"], help="charts of heat in the loss")
     parser.add_argument("--jet-coset-epochs", type=int, default=1)
     parser.add_argument("--climate-epochs", type=int, default=30)
     parser.add_argument("--starts", type=int, default=3, help="starts for each k of the rule")
     parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of the rule's searches")
+    parser.add_argument("--passes", type=int, nargs="+", default=[4, 10], help="passes after which limits are compared")
     parser.add_argument("--keep", type=Path, help="where finished rows are kept")
     options = parser.parse_args()
     torch.set_num_threads(1)

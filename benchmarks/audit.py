@@ -44,7 +44,7 @@ def clean(seed, group):
     """Two to four layers on regular fields, with batch norm, averaged over places or not."""
     generator = stream(seed, "clean")
     depth = int(torch.randint(2, 5, (1,), generator=generator))
-    width = group.order * int(torch.randint(1, 3, (1,), generator=generator))
+    width = group.components * int(torch.randint(1, 3, (1,), generator=generator))
     parts = OrderedDict()
     field = {"group": group, "field_type": "regular"}
     for k in range(depth):

@@ -76,8 +76,8 @@ def run(trials, seed):
                     for _ in range(trials):
                         given = candidates(elements, finite, kind, coordinates, noise, rng)
                         group = Group.close(torch.zeros(0, *elements.shape[1:]), given)
-                        order_right += group.order == len(elements)
-                        right += (group.order, group.name) == (len(elements), name)
+                        order_right += group.components == len(elements)
+                        right += (group.components, group.name) == (len(elements), name)
                         if group.name != name:
                             wrong.append(f"{name} -> {group.name}")
                         products = group.cosets[:, None] @ group.cosets[None]

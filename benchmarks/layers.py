@@ -115,16 +115,11 @@ def two_circles():
 
 
 def tensors(seeds, first=0):
-    cases = {
-        "so(3)": (ad.known.so(3), 3),
-        "so(1,3)": (ad.known.so(1, 3), 4),
-        "sp(4)": (ad.known.sp(4), 3),
-        "sl(2)": (ad.known.sl(2), 2),
-        "so(2)+so(2)": (two_circles(), 36),
-        "gl(2)": (ad.known.gl(2), 2),
-    }
+    k = ad.known
+    algebras = (k.so(3), k.so(1, 3), k.sp(4), k.sl(2), two_circles(), k.gl(2))
     print("maps from T2 to T2; noise in the entries of unit generators, coordinates of condition up to 5")
-    for name, (algebra, exact) in cases.items():
+    for algebra, exact in zip(algebras, (3, 4, 3, 2, 36, 2), strict=True):
+        name = ad.identify(algebra).name
         for noise in (0.0, 0.01, 0.03):
             right, seconds = 0, []
             for seed in range(first, first + seeds):

@@ -53,7 +53,7 @@ def measure(name: str, values: dict, seed: int) -> dict:
         "peak_mb": round(peak_megabytes()),
         "angle_deg": round(extras.metrics["angle_deg"], 4),
         "proposed_deg": None if proposed is None else round(span_angle(proposed, so(2)), 4),
-        "cosets": found.group.order,
+        "cosets": found.group.components,
         "group": found.group.name,
     }
 

@@ -1,11 +1,12 @@
 """Data that nobody prepared: each story is one file and one command with defaults, beside its negative control.
 
-python benchmarks/stories.py [--only NAME] [--seeds 3] [--first 0] [--controls] [--more] [--directory DIR]
+python benchmarks/stories.py [--only NAME] [--seeds 3] [--first 0] [--controls [KIND]] [--more] [--directory DIR]
 
 Files are made here without atlasd, then given to `atlasd discover`. Printed: the answer, the angle between the span
-that was found and the true one in degrees, seconds, and seconds as estimated at the start. The control of a story is
-the same input with an oblique derivative added to the target (tables: with the targets permuted), for which nothing
-may be claimed.
+that was found and the true one in degrees, seconds, and seconds as estimated at the start. Controls have the same
+inputs, and nothing may be claimed: `oblique` adds an oblique derivative to the target (tables: permutes the targets),
+`permuted` gives every sample the target of another, `pixel` makes the target a curve of the same pixel of the first
+input.
 Variants (`--more`) are other equations, filters, sizes and tables; two of them have no rotation.
 Photographs are those that ship with scikit-image where it is installed, otherwise random fields with a 1/f spectrum.
 """
@@ -113,11 +114,26 @@ def estimates(log):
     return "/".join(parts) + (f", corrected {float(later[1]) + float(later[2]):.0f}" if later else "")
 
 
+def spoil(path, given, kind, rng):
+    """Permutes the targets of a file of arrays, or makes them curves of the same pixel."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    named = dict(zip(given[::2], given[1::2], strict=True))
+    source = arrays[named.get("--input", "x").split(",")[0]]
+    order = rng.permutation(len(source))
+    for name in named.get("--target", "y").split(","):
+        arrays[name] = arrays[name][order] if kind == "permuted" else np.tanh((source - source.mean()) / source.std())
+    np.savez(path, **arrays)
+
+
 def tell(name, seed, control, directory, options):
     story = (STORIES | MORE)[name]
-    path = directory / f"{name}{'_control' if control else ''}_{seed}"
+    path = directory / f"{name}{f'_{control}' if control else ''}_{seed}"
     rng = np.random.default_rng([seed, *name.encode()])
-    arguments = [*story.make(path, rng, control), *options]
+    file, *given = story.make(path, rng, control == "oblique")
+    if control in ("permuted", "pixel") and file.endswith(".npz"):
+        spoil(file, given, control, rng)
+    arguments = [file, *given, *options]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", "atlasd", "discover", *arguments, "--seed", str(seed), "--json"]
     started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -150,7 +166,7 @@ def main():
     parser.add_argument("--only", action="append", default=[], choices=sorted(STORIES | MORE))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--controls", action="store_true", help="only the negative controls")
+    parser.add_argument("--controls", nargs="?", const="oblique", choices=("oblique", "permuted", "pixel"))
     parser.add_argument("--more", action="store_true", help="the variants instead")
     parser.add_argument("--directory", type=Path, help="where files and runs are kept; a temporary one by default")
     options, rest = parser.parse_known_args()

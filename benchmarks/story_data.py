@@ -4,13 +4,17 @@ import numpy as np
 from scipy import ndimage
 
 
-def pink(rng, samples, size, power=1.0, cut=0.25):
+def plane(rng, samples, shape, power=1.0, cut=0.25):
     """Periodic random fields with an amplitude that falls as 1/f, of unit size, without the finest scales."""
-    f = np.hypot(*np.meshgrid(np.fft.fftfreq(size), np.fft.fftfreq(size), indexing="ij"))
-    amplitude = np.where(f > 0, 1 / np.maximum(f, 1 / size) ** power, 0.0) * np.exp(-((f / cut) ** 4))
-    noise = np.fft.fft2(rng.standard_normal((samples, size, size)))
-    fields = np.fft.ifft2(noise * amplitude).real
+    f = np.hypot(*np.meshgrid(*(np.fft.fftfreq(s) for s in shape), indexing="ij"))
+    amplitude = np.where(f > 0, 1 / np.maximum(f, 1 / max(shape)) ** power, 0.0) * np.exp(-((f / cut) ** 4))
+    fields = np.fft.ifft2(np.fft.fft2(rng.standard_normal((samples, *shape))) * amplitude).real
     return fields / fields.std()
+
+
+def pink(rng, samples, size, power=1.0, cut=0.25):
+    """The same on a square."""
+    return plane(rng, samples, (size, size), power, cut)
 
 
 def photographs(rng, samples, size=64):
@@ -47,8 +51,9 @@ def oblique(x, y, control, share=1.5):
     return y + share * rest.std() / slope.std() * slope
 
 
-def save(path, x, y, **more):
-    np.savez(path, x=x.astype("float32"), y=y.astype("float32"), **more)
+def arrays(path, **named):
+    path = path.with_suffix(".npz")
+    np.savez(path, **{k: v.astype("float32") for k, v in named.items()})
     return (str(path),)
 
 
@@ -56,14 +61,14 @@ def blur(path, rng, control):
     x = photographs(rng, 250)
     y = np.stack([ndimage.gaussian_filter(p, 2.0) for p in x])
     y = oblique(x, y, control)
-    return save(path.with_suffix(".npz"), x[:, 3:-3, 3:-3], y[:, 3:-3, 3:-3])
+    return arrays(path, x=x[:, 3:-3, 3:-3], y=y[:, 3:-3, 3:-3])
 
 
 def edges(path, rng, control):
     x = photographs(rng, 250)
     y = np.stack([ndimage.gaussian_gradient_magnitude(p, 1.0) for p in x])
     y = oblique(x, y, control)
-    return save(path.with_suffix(".npz"), x[:, 3:-3, 3:-3], y[:, 3:-3, 3:-3])
+    return arrays(path, x=x[:, 3:-3, 3:-3], y=y[:, 3:-3, 3:-3])
 
 
 def allen_cahn(path, rng, control):
@@ -74,7 +79,7 @@ def allen_cahn(path, rng, control):
         diagonal = sum(np.roll(np.roll(y, s, 1), t, 2) for s in (1, -1) for t in (1, -1))
         laplacian = (4 * near + diagonal - 20 * y) / 6
         y = y + 0.05 * laplacian + 0.02 * (y - y**3)
-    return save(path.with_suffix(".npz"), x, oblique(x, y, control))
+    return arrays(path, x=x, y=oblique(x, y, control))
 
 
 def gray_scott(path, rng, control):
@@ -86,7 +91,7 @@ def gray_scott(path, rng, control):
         change = [w * _laplacian(z) for w, z in ((0.16, a), (0.08, b))]
         a, b = a + change[0] - rate + 0.04 * (1 - a), b + change[1] + rate - 0.1 * b
     x, y = np.stack([u, v], 1), np.stack([a, b], 1)
-    return save(path.with_suffix(".npz"), x, oblique(x, y, control))
+    return arrays(path, x=x, y=oblique(x, y, control))
 
 
 def _laplacian(z):
@@ -139,12 +144,12 @@ def velocities(path, rng, control):
     flow, w = Flow(), _vorticity(rng, power=0.7)
     after = flow.step(w, 0.025)
     x, y = np.stack(flow.winds(w), 1), np.stack(flow.winds(after), 1)
-    return save(path.with_suffix(".npz"), x, oblique(x, y, control))
+    return arrays(path, x=x, y=oblique(x, y, control))
 
 
 def vorticity(path, rng, control):
     flow, w = Flow(), _vorticity(rng)
-    return save(path.with_suffix(".npz"), w, oblique(w, flow.step(w, 0.05), control))
+    return arrays(path, x=w, y=oblique(w, flow.step(w, 0.05), control))
 
 
 def _winds(rng, samples=200):
@@ -152,8 +157,7 @@ def _winds(rng, samples=200):
 
 
 def _with_winds(path, u, v, **targets):
-    np.savez(path, u=u.astype("float32"), v=v.astype("float32"), **{k: t.astype("float32") for k, t in targets.items()})
-    return (str(path), "--input", "u,v", "--target", ",".join(targets))
+    return (*arrays(path, u=u, v=v, **targets), "--input", "u,v", "--target", ",".join(targets))
 
 
 def _slope(z, axis):
@@ -163,18 +167,18 @@ def _slope(z, axis):
 
 def curl(path, rng, control):
     u, v = _winds(rng)
-    return _with_winds(path.with_suffix(".npz"), u, v, vorticity=oblique(u, _slope(v, 2) - _slope(u, 1), control))
+    return _with_winds(path, u, v, vorticity=oblique(u, _slope(v, 2) - _slope(u, 1), control))
 
 
 def divergence(path, rng, control):
     u, v = _winds(rng)
-    return _with_winds(path.with_suffix(".npz"), u, v, spread=oblique(u, _slope(u, 2) + _slope(v, 1), control))
+    return _with_winds(path, u, v, spread=oblique(u, _slope(u, 2) + _slope(v, 1), control))
 
 
 def smoothed(path, rng, control):
     u, v = _winds(rng)
     a, b = (ndimage.gaussian_filter(z, (0, 1.5, 1.5), mode="wrap") for z in (u, v))
-    return _with_winds(path.with_suffix(".npz"), u, v, us=oblique(u, a, control), vs=oblique(v, b, control))
+    return _with_winds(path, u, v, us=oblique(u, a, control), vs=oblique(v, b, control))
 
 
 def orbits(rng, samples=2000):
@@ -201,10 +205,13 @@ def orbit_step(x, time=0.4, steps=20):
     return x
 
 
-def _csv(path, columns):
-    names, rows = ",".join(columns), np.stack(list(columns.values()), 1)
-    lines = [",".join("" if np.isnan(v) else f"{v:.7g}" for v in row) for row in rows]
-    path.write_text("\n".join([names, *lines]) + "\n")
+def text(path, columns, separator=",", comma=False):
+    """A table as text; gaps are empty."""
+    path = path.with_suffix(".csv")
+    rows = np.stack(list(columns.values()), 1)
+    lines = [separator.join("" if np.isnan(v) else f"{v:.7g}" for v in row) for row in rows]
+    body = "\n".join(lines).replace(".", "," if comma else ".")
+    path.write_text("\n".join([separator.join(columns), body]) + "\n")
     return (str(path),)
 
 
@@ -215,7 +222,7 @@ def kepler_next(path, rng, control):
     names = ("x", "y", "px", "py")
     columns = {n: x[:, k] for k, n in enumerate(names)} | {f"{n}_next": y[:, k] for k, n in enumerate(names)}
     told = ("--input", ",".join(names), "--target", ",".join(f"{n}_next" for n in names))
-    return (*_csv(path.with_suffix(".csv"), columns), *told)
+    return (*text(path, columns), *told)
 
 
 def kepler_energy(path, rng, control):
@@ -223,7 +230,7 @@ def kepler_energy(path, rng, control):
     energy = (x[:, 2:] ** 2).sum(1) / 2 - 1 / np.linalg.norm(x[:, :2], axis=1)
     energy = rng.permutation(energy) if control else energy
     columns = {n: x[:, k] for k, n in enumerate(("x", "y", "px", "py"))} | {"energy": energy}
-    return (*_csv(path.with_suffix(".csv"), columns), "--target", "energy")
+    return (*text(path, columns), "--target", "energy")
 
 
 def units(path, rng, control):
@@ -233,7 +240,7 @@ def units(path, rng, control):
     x = x * [1.0, 1e3, 1e-3]
     x[rng.integers(800, size=20), 1] = np.nan
     columns = {n: x[:, k] for k, n in enumerate(("x_m", "y_mm", "z_km"))} | {"field": field}
-    return (*_csv(path.with_suffix(".csv"), columns), "--target", "field")
+    return (*text(path, columns), "--target", "field")
 
 
 def molecule(path, rng, control):
@@ -244,8 +251,7 @@ def molecule(path, rng, control):
     pairs = [np.linalg.norm(x[:, i] - x[:, j], axis=1) for i in range(4) for j in range(i)]
     energy = sum((1 - np.exp(-(d - 1.2))) ** 2 for d in pairs)
     energy = rng.permutation(energy) if control else energy
-    np.savez(path.with_suffix(".npz"), positions=x.astype("float32"), energy=energy.astype("float32"))
-    return (str(path.with_suffix(".npz")), "--input", "positions", "--target", "energy")
+    return (*arrays(path, positions=x, energy=energy), "--input", "positions", "--target", "energy")
 
 
 def label(path, rng, control):

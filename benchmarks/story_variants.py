@@ -2,19 +2,11 @@
 
 import numpy as np
 from scipy import ndimage
-from story_data import Flow, orbit_step, orbits, photographs
+from story_data import Flow, arrays, orbit_step, orbits, photographs, plane, text
 
 WIND = np.array([0.9, 0.5])
 """Rows, then columns, in pixels."""
 TILT, RATIO = 0.5, 0.35
-
-
-def plane(rng, samples, shape, power=1.0, cut=0.25):
-    """Periodic random fields of any shape with an amplitude that falls as 1/f, of unit size."""
-    f = np.hypot(*np.meshgrid(*(np.fft.fftfreq(s) for s in shape), indexing="ij"))
-    amplitude = np.where(f > 0, 1 / np.maximum(f, 1 / max(shape)) ** power, 0.0) * np.exp(-((f / cut) ** 4))
-    fields = np.fft.ifft2(np.fft.fft2(rng.standard_normal((samples, *shape))) * amplitude).real
-    return fields / fields.std()
 
 
 def waves(shape):
@@ -35,12 +27,6 @@ def broken(x, y, control):
     slope = sum(p / p.std() for p in parts)
     rest = y - np.sum(x * y) / np.sum(x * x) * x
     return y + 1.5 * rest.std() / slope.std() * slope
-
-
-def arrays(path, **named):
-    path = path.with_suffix(".npz")
-    np.savez(path, **{k: v.astype("float32") for k, v in named.items()})
-    return (str(path),)
 
 
 def advection(path, rng, control):
@@ -165,15 +151,6 @@ def spread(path, rng, control):
     mean, square = (np.stack([ndimage.convolve(p**k, window) for p in x]) for k in (1, 2))
     y = broken(x, np.sqrt(np.maximum(square - mean**2, 1e-8)), control)
     return arrays(path, x=x[:, 3:-3, 3:-3], y=y[:, 3:-3, 3:-3])
-
-
-def text(path, columns, separator=",", comma=False):
-    path = path.with_suffix(".csv")
-    rows = np.stack(list(columns.values()), 1)
-    lines = [separator.join("" if np.isnan(v) else f"{v:.7g}" for v in row) for row in rows]
-    body = "\n".join(lines).replace(".", "," if comma else ".")
-    path.write_text("\n".join([separator.join(columns), body]) + "\n")
-    return (str(path),)
 
 
 def lengths(path, rng, control):

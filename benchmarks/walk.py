@@ -4,7 +4,7 @@ Two calls are traced: `ad.discover` on fields (the README's ten lines, with fewe
 Counted are files, functions, the largest number of functions of the package on the stack, and pairs of files whose
 functions call each other both ways. Such a pair is a callback if one of the two files does not know the other: a pool
 calls the task that it was given, a fit calls the data that it was given. The core is everything but the studies and
-the command line.
+the command line. Modules are imported beforehand: to import a file is not to call it.
 
 Run: python benchmarks/walk.py [--pairs] [--files] [--deepest] [discover] [run]
 """
@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
+import pkgutil
 import sys
 import tempfile
 from collections import defaultdict
@@ -32,6 +34,9 @@ class Walk:
         self.functions, self.calls, self.deepest, self._stack = set(), defaultdict(set), [], []
 
     def __enter__(self):
+        for module in pkgutil.walk_packages(atlasd.__path__, "atlasd."):
+            if module.name != "atlasd.__main__":
+                importlib.import_module(module.name)
         sys.setprofile(self)
         return self
 

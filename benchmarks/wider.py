@@ -16,9 +16,7 @@ from torch.nn import functional
 
 import atlasd as ad
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
-from atlasd.studies.rivals import compare_affine, compare_cubic
-from atlasd.studies.rivals.compare_affine import affine_fields, affine_task
-from atlasd.studies.rivals.compare_cubic import cubic_task
+from atlasd.studies.rivals.compare_shaw import affine_field, affine_task, cubic_field, cubic_task, fields_at
 from atlasd.studies.rivals.measures import angle_of_fields
 from atlasd.studies.rivals.tasks import rippled
 from atlasd.studies.rivals.vector_fields import homogeneous_to_fields
@@ -36,9 +34,7 @@ def affine(seed: int) -> None:
         x, y = affine_task(count, seed)
         started = time.perf_counter()
         found = ad.discover(x, y, action=ad.AffineAction(), cosets=False, seed=seed, progress=False)
-        error = angle_of_fields(
-            affine_fields(x, homogeneous_to_fields(found.algebra.basis)), compare_affine.true_field(x)
-        )
+        error = angle_of_fields(fields_at(x, homogeneous_to_fields(found.algebra.basis)), affine_field(x))
         took = time.perf_counter() - started
         print(f"affine N={count} seed {seed}: {found.group.name}, {error:.9f} degrees, {took:.1f} s")
 
@@ -51,7 +47,7 @@ def cubic(seed: int) -> None:
         started = time.perf_counter()
         found = ad.discover(x, target, action=action, seed=seed, progress=False)
         fields = torch.einsum("kim,bm->kbi", found.fields, action.columns(x))  # type: ignore[attr-defined]
-        error = angle_of_fields(fields, compare_cubic.true_field(x))
+        error = angle_of_fields(fields, cubic_field(x))
         print(f"{name} seed {seed}: {found.headline}, {error:.6f} degrees, {time.perf_counter() - started:.1f} s")
 
 

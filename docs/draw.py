@@ -140,25 +140,25 @@ def draw_square(x):
 
 
 def draw_verdict():
-    """Bounds on the scale from exact to chance, and what follows from them."""
+    """Confidence intervals on the scale from exact to the null level, and what follows from them."""
     figure = Figure(figsize=(9.0, 2.6), layout="constrained")
     axes = figure.add_subplot()
     cases = (
-        (0.012, 0.03, "symmetry: even the upper bound is below the tolerance", "o", "#17693a"),
-        (0.03, 0.09, "cannot tell: the bounds hold the tolerance", "D", "#7a5200"),
-        (0.25, 0.42, "broken: even the lower bound is above it", "X", "#a8261d"),
+        (0.02, 0.08, "symmetry: even the upper end is below the tolerance", "o", "#17693a"),
+        (0.12, 0.33, "cannot tell: the interval straddles the tolerance", "D", "#7a5200"),
+        (0.45, 0.7, "broken: even the lower end is above it", "X", "#a8261d"),
     )
     for place, (low, high, words, mark, colour) in enumerate(reversed(cases)):
         axes.plot([low, high], [place, place], color=colour, linewidth=3, solid_capstyle="butt")
         axes.plot((low * high) ** 0.5, place, mark, color=colour, markersize=8)
         axes.text(low, place + 0.28, words, va="center", fontsize=9, backgroundcolor="white")
-    axes.axvline(0.05, color="#7a5200", linestyle=":", label="tolerance 0.05")
-    axes.axvline(1.0, color="#a8261d", linestyle="--", label="chance")
+    axes.axvline(0.2, color="#7a5200", linestyle=":", label="tolerance, 20 %")
+    axes.axvline(1.0, color="#a8261d", linestyle="--", label="null level")
     axes.set_xscale("log")
     axes.set_xlim(0.008, 3)
     axes.set_ylim(-0.5, 2.7)
     axes.set_yticks([])
-    axes.set_xlabel("error on held-out data (0 is exact, 1 is what unrelated transformations give)", fontsize=9)
+    axes.set_xlabel("strength of the breaking on held-out data (0 is exact, 1 is the null level)", fontsize=9)
     axes.legend(loc="lower left", fontsize=8, frameon=False)
     return figure
 

@@ -33,10 +33,10 @@ def test_wheel_and_sdist_install_in_a_clean_environment(tmp_path):
 
 
 def test_the_former_name_of_the_networks_is_the_same_module():
-    code = (
-        "import atlasd.downstream, atlasd.nn\n"
-        "from atlasd.downstream import GroupConv2d, IcosahedralUNet, MetricGNN\n"
-        "from atlasd.downstream.metric_gnn import MetricGNN as same\n"
-        "assert atlasd.downstream.GroupConv2d is atlasd.nn.GroupConv2d and MetricGNN is same is atlasd.nn.MetricGNN\n"
-    )
+    code = """
+import atlasd.downstream, atlasd.nn
+from atlasd.downstream import GroupConv2d, IcosahedralUNet, MetricGNN
+from atlasd.downstream.metric_gnn import MetricGNN as same
+assert atlasd.downstream.GroupConv2d is atlasd.nn.GroupConv2d and MetricGNN is same is atlasd.nn.MetricGNN
+"""
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

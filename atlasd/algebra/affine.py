@@ -95,7 +95,7 @@ def fixed_point(group: Group) -> Tensor | None:
 
 
 def read_group(content: Mapping[str, Any], generators: Tensor, cosets: Tensor) -> Group:
-    r"""The group of a file; an affine one keeps its name there, which rests on the units of the data."""
+    r"""Reads the group of a file. An affine group keeps the name stored there: it depends on the units of the data."""
     from atlasd.algebra.group import Group
 
     group = Group(LieAlgebra(generators), cosets, affine=bool(content.get("affine", False)), noise=_noise(content))
@@ -137,6 +137,6 @@ def _algebra_name(name: str) -> str:
 
 
 def _noise(content: Mapping[str, Any]) -> float:
-    """The error of generators that gave a stored group its name; that of files without it."""
+    """The error of generators with which a stored group was named; 0.03 where a file does not say."""
     noise = content.get("noise", 0.03)
     return noise if isinstance(noise, float) and 0 < noise < 0.3 else 0.03

@@ -1,4 +1,4 @@
-r"""The group of all matrices that a search looks among: linear maps, or linear maps with translations."""
+r"""The matrices among which a search looks: linear maps, or linear maps with translations."""
 
 from __future__ import annotations
 

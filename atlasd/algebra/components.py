@@ -2,7 +2,7 @@ r"""Full names of groups: the name of the algebra and what the other components 
 
 from __future__ import annotations
 
-__all__ = ["identify_group", "name_group"]
+__all__ = ["count_components", "identify_group", "name_group"]
 
 import re
 from collections import Counter
@@ -75,16 +75,17 @@ def name_group(group: Group, algebra_name: str) -> tuple[str, Evidence]:
         name, more = _finite_name(group, determinants)
         return name, evidence | more
     if algebra_name.startswith("unknown"):
-        return f"unknown (dim {group.dimension}, {_count(group.components)})", evidence
+        return f"unknown (dim {group.dimension}, {count_components(group.components)})", evidence
     if "not closed" in group.component_group:
-        return f"unknown ({algebra_name}, {_count(group.components)}, not closed)", evidence
+        return f"unknown ({algebra_name}, {count_components(group.components)}, not closed)", evidence
     if group.components == 1:
         return _connected_name(algebra_name), evidence
     full_name, more = _several_name(group, algebra_name)
-    return full_name or f"{algebra_name}, {_count(group.components)}", evidence | more
+    return full_name or f"{algebra_name}, {count_components(group.components)}", evidence | more
 
 
-def _count(components: int) -> str:
+def count_components(components: int) -> str:
+    r"""A number of components in words."""
     return f"{components} component" + ("" if components == 1 else "s")
 
 
@@ -94,7 +95,7 @@ def _finite_name(group: Group, determinants: Tensor) -> tuple[str, Evidence]:
     try:
         finite = FiniteGroup(group.cayley)
     except InputError:
-        return f"unknown (dim 0, {_count(group.components)})", {}
+        return f"unknown (dim 0, {count_components(group.components)})", {}
     rotations = int((determinants > 0).sum())
     evidence: Evidence = {
         "element_orders": dict(sorted(Counter(finite.orders).items())),

@@ -2,7 +2,7 @@ r"""Finite groups given by their multiplication table: checks, invariants and a 
 
 from __future__ import annotations
 
-__all__ = ["FiniteGroup", "name_finite"]
+__all__ = ["FiniteGroup"]
 
 import itertools
 import math
@@ -190,16 +190,6 @@ class FiniteGroup:
                 kept = [int(self.table[b, pivot]) if s else b for b, s in zip(basis, signs, strict=True) if b != pivot]
                 halves.append(self.generate([*base, *kept]))
         return halves
-
-
-def name_finite(table: Tensor) -> str:
-    r"""Names the group with a Cayley table of shape `(m, m)`.
-
-    Example:
-        >>> name_finite(torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2], [2, 3, 0, 1], [3, 2, 1, 0]]))
-        'V4'
-    """
-    return FiniteGroup(table).name
 
 
 def _fault(table: Table) -> str:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from atlasd.algebra.finite import name_finite
+from atlasd.algebra.components import count_components
+from atlasd.algebra.finite import FiniteGroup
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import TOLERANCE, Membership
 from atlasd.algebra.product_closure import Accept, close_products, locate, multiplication_table
@@ -147,10 +148,7 @@ class Group:
         r"""Number of components; of elements, if the group is finite."""
         return len(self.cosets)
 
-    @property
-    def order(self) -> int:
-        r"""Alias of :attr:`components`."""
-        return self.components
+    order = components  # the name that it had at first
 
     @cached_property
     def cayley(self) -> Tensor:
@@ -161,7 +159,7 @@ class Group:
     def component_group(self) -> str:
         r"""Name of the group of components, such as "C2", or "order m, not closed"."""
         try:
-            return name_finite(self.cayley)
+            return FiniteGroup(self.cayley).name
         except InputError:
             return f"order {self.components}, not closed"
 
@@ -244,7 +242,7 @@ class Group:
             return f"trivial  (only the identity of size {self.size})"
         if not self.dimension:
             return f"{self.name}  (finite, {self.components} elements)"
-        return f"{self.name}  ({self.identification.invariants['algebra']}, {_count(self.components)})"
+        return f"{self.name}  ({self.identification.invariants['algebra']}, {count_components(self.components)})"
 
     def __repr__(self) -> str:
         return f"Group(dimension={self.dimension}, components={self.components}, size={self.size})"
@@ -260,10 +258,6 @@ class Group:
                 "pass one matrix of the size of the group."
             )
         return g
-
-
-def _count(components: int) -> str:
-    return f"{components} component" + ("" if components == 1 else "s")
 
 
 def _heat_maps(title: str, sections: dict[str, Tensor], most: int = 16) -> str:

@@ -28,9 +28,8 @@ _SPREAD_WEIGHT = 1.0
 _LEAST_NOISE = 1e-8
 # Misfit in a well-conditioned frame above which the frame may be an accident of noise.
 _ACCIDENT = 0.002
-# Log-odds below which two names are not told apart.
-_LEAST_MARGIN = 2.0
-_LARGEST_MARGIN = 999.0
+# Log-odds below which two names are not told apart, and the largest that are given.
+_LEAST_MARGIN, _LARGEST_MARGIN = 2.0, 999.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,11 +327,11 @@ def gather(algebra: LieAlgebra, structure: bool = True) -> dict[str, Any]:
 
 def describe_eigenvalues(values: list[complex]) -> str:
     r"""A word for the one-parameter group with these eigenvalues, the largest of absolute value 1."""
-    turning = [value for value in values if abs(value.imag) > 0.01]
+    rotating = [value for value in values if abs(value.imag) > 0.01]
     stretching = [value for value in values if abs(value.real) > 0.01]
-    if turning and stretching:
+    if rotating and stretching:
         return "spiral"
-    if turning:
+    if rotating:
         return "rotations at unequal rates"
     return "unequal stretches" if stretching else "nilpotent"
 

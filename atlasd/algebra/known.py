@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 import math
-from itertools import combinations
+from itertools import combinations, permutations
 
 import torch
 from torch import Tensor
@@ -67,8 +67,8 @@ def so(*signature: int) -> LieAlgebra:
 def sl(n: int) -> LieAlgebra:
     r"""The trace-free `n` x `n` matrices."""
     _check(n, 1)
-    steps = [_unit(n, i, i) - _unit(n, i + 1, i + 1) for i in range(n - 1)]
-    return _algebra(n, _off_diagonal(n) + steps)
+    off_diagonal = [_unit(n, i, j) for i, j in permutations(range(n), 2)]
+    return _algebra(n, off_diagonal + [_unit(n, i, i) - _unit(n, i + 1, i + 1) for i in range(n - 1)])
 
 
 def gl(n: int) -> LieAlgebra:
@@ -163,18 +163,18 @@ def cyclic(n: int) -> Group:
     r"""The `n` rotations of a regular polygon, as 2 x 2 matrices.
 
     Example:
-        >>> cyclic(4).name, cyclic(4).order
+        >>> cyclic(4).name, cyclic(4).components
         ('C4', 4)
     """
     _check(n, 1)
-    return _finite(_polygon(n))
+    return Group(trivial(2), _polygon(n))
 
 
 def dihedral(n: int) -> Group:
     r"""The `2n` symmetries of a regular polygon, as 2 x 2 matrices."""
     _check(n, 1)
     rotations = _polygon(n)
-    return _finite(torch.cat([rotations, rotations @ _diagonal(1.0, -1.0)]))
+    return Group(trivial(2), torch.cat([rotations, rotations @ _diagonal(1.0, -1.0)]))
 
 
 def special_orthogonal(n: int) -> Group:
@@ -185,8 +185,7 @@ def special_orthogonal(n: int) -> Group:
 
 def orthogonal(n: int) -> Group:
     r"""The rotations and reflections O(n)."""
-    _check(n, 2)
-    return Group(so(n), _with_reflection(n))
+    return _reflected(special_orthogonal(n))
 
 
 def lorentz(components: int = 4) -> Group:
@@ -205,14 +204,12 @@ def lorentz(components: int = 4) -> Group:
 
 def general_linear_plus(n: int) -> Group:
     r"""The matrices with positive determinant, GL+(n)."""
-    _check(n, 1)
     return Group(gl(n))
 
 
 def general_linear(n: int) -> Group:
     r"""The invertible matrices GL(n)."""
-    _check(n, 1)
-    return Group(gl(n), _with_reflection(n))
+    return _reflected(general_linear_plus(n))
 
 
 def special_linear(n: int) -> Group:
@@ -260,10 +257,6 @@ def _rotations(n: int, d: int) -> list[Tensor]:
     return [_unit(n, j, i) - _unit(n, i, j) for i, j in combinations(range(d), 2)]
 
 
-def _off_diagonal(n: int) -> list[Tensor]:
-    return [_unit(n, i, j) for i in range(n) for j in range(n) if i != j]
-
-
 def _complex_unit(n: int, i: int, j: int) -> Tensor:
     return _unit(n, i, j).to(torch.complex128)
 
@@ -280,10 +273,6 @@ def _realify(matrix: Tensor) -> Tensor:
     top = torch.cat([matrix.real, -matrix.imag], dim=1)
     bottom = torch.cat([matrix.imag, matrix.real], dim=1)
     return torch.cat([top, bottom])
-
-
-def _finite(elements: Tensor) -> Group:
-    return Group(trivial(elements.shape[-1]), elements)
 
 
 def _generated(*generators: Tensor) -> Group:
@@ -304,5 +293,5 @@ def _permutation(*order: int) -> Tensor:
     return torch.eye(len(order), dtype=torch.float64)[list(order)]
 
 
-def _with_reflection(n: int) -> Tensor:
-    return torch.stack([torch.eye(n, dtype=torch.float64), _diagonal(*[1.0] * (n - 1), -1.0)])
+def _reflected(group: Group) -> Group:
+    return Group(group.algebra, torch.stack([group.cosets[0], _diagonal(*[1.0] * (group.size - 1), -1.0)]))

@@ -58,7 +58,7 @@ class Membership:
         self._scales = len(frame) > 0 and bool(np.linalg.norm(one - frame.T @ (frame @ one)) < 0.15)
         if self._scales:
             # The scalings are split off: what is left is tested at determinant 1.
-            frame = _orthonormal(frame - np.outer(frame @ one, one), rank=len(frame) - 1)
+            frame = np.linalg.svd(frame - np.outer(frame @ one, one), full_matrices=False)[2][:-1]
         self._frame: Array = frame.reshape(-1, n, n)
         self._special = len(frame) == n * n - 1 and bool(np.abs(frame @ one).max(initial=0.0) < 0.15)
         self._form = None if self._special else orthogonal_form(self._frame)
@@ -139,11 +139,3 @@ def _residual(g: Array, left_over: Array, frame: Array) -> Array:
     shares = np.linalg.norm(g - h, axis=(-2, -1)) / np.linalg.norm(g, axis=(-2, -1))
     residuals[ill] = np.where(upright, np.minimum(residuals[ill], 2 * shares), residuals[ill])
     return residuals
-
-
-def _orthonormal(rows: Array, rank: int | None = None) -> Array:
-    r"""Orthonormal rows with the span of `rows`, `(k, n * n)`."""
-    if not len(rows):
-        return rows
-    _, s, v = np.linalg.svd(rows, full_matrices=False)
-    return v[:rank] if rank is not None else v[: int((s > 1e-6 * s[0]).sum())] if s[0] > 0 else v[:0]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atlasd.cli.common import AsJson, Seed
+from atlasd.cli.common import AsJson, Seed, tell
 from atlasd.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def audit(
     if as_json:
         sys.stdout.write(json.dumps(found.to_dict(), indent=2) + "\n")
         return
-    typer.echo(str(found))
-    typer.echo(f"the page is {page}", err=True)
+    tell(str(found), err=False)
+    tell(f"the page is {page}")
 
 
 def named_group(name: str) -> Group:

@@ -17,7 +17,10 @@ from atlasd.cli.options import running_options
 @running_options
 def compare(
     name: Annotated[
-        str, typer.Argument(help="heat, dimuons, top-tagging, sphere-mnist, affine, cubic, sector, flows or two-body.")
+        str,
+        typer.Argument(
+            help="heat, dimuons, top-tagging, sphere-mnist, affine, cubic, sector, flows, two-body or diffusions."
+        ),
     ],
     settings: Settings = [],  # noqa: B006
     tolerance: Tolerance = None,
@@ -35,7 +38,6 @@ def compare(
     from atlasd.studies.config import parse_settings
     from atlasd.studies.record import check_directory
     from atlasd.studies.rivals.compare import find_contest, run_contest
-    from atlasd.studies.rivals.compare_record import write_table
 
     contest = find_contest(name)
     more = [] if tolerance is None else [f"tolerance={tolerance}"]
@@ -43,7 +45,7 @@ def compare(
     directory = out or Path("runs") / f"compare-{name}-seed{seed}"
     check_directory(directory, "compare.json")
     chosen = [m.strip() for m in methods.split(",") if m.strip()]
-    words = ["compare", *config.words(name, seed)[1:], *(["--methods", ",".join(chosen)] if chosen else [])]
+    words = ["compare", *config.command(name, seed)[1:], *(["--methods", ",".join(chosen)] if chosen else [])]
     with (
         chosen_workers(running.workers, running.dask, running.tls),
         shown_progress(running.quiet, running.verbose) as progress,
@@ -51,9 +53,10 @@ def compare(
     ):
         ours = directory / NAME / "ours"
         table = run_contest(contest, config, seed, progress, methods=chosen, keep=ours)
-        written = write_table(table, directory, ours)
+        written = table.write(directory, ours)
         if written is not None:
-            write_report(written.discovery, directory / "report.html", content=written.content, title=f"compare {name}")
+            discovery, content = written
+            write_report(discovery, directory / "report.html", content=content, title=f"compare {name}")
     if running.as_json:
         sys.stdout.write((directory / "compare.json").read_text())
         return
@@ -61,12 +64,12 @@ def compare(
     if table.methods:
         screen.print(row_table(table.methods))
     if table.published:
-        typer.echo("each with the predictors and settings of its own paper:")
+        tell("each with the predictors and settings of its own paper:", err=False)
         screen.print(row_table(table.published))
     if table.memory:
         screen.print(row_table(table.memory))
-    typer.echo(f"negative control: {contest.control}")
+    tell(f"negative control: {contest.control}", err=False)
     if contest.paper:
-        typer.echo("paper: " + ", ".join(f"{k}: {v}" for k, v in contest.paper.items()))
+        tell("paper: " + ", ".join(f"{k}: {v}" for k, v in contest.paper.items()), err=False)
     if not running.quiet:
         tell(f"kept in {directory}")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from atlasd.cli.common import Quiet, Seed, shown_progress
+from atlasd.cli.common import Quiet, Seed, shown_progress, tell
 
 
 def data(
@@ -31,8 +31,9 @@ def data(
         for key, each in REGISTRY.items():
             names = [*(file.name for file in each.files), *(folder for folder, _ in each.folders)]
             there = all((data_directory(key) / name).exists() for name in names)
-            typer.echo(f"{key:<{width}}  {each.description}; {each.licence}, {each.source}{'; here' if there else ''}")
-        typer.echo(f"{'jets':<{width}}  jets generated with Pythia and FastJet, in the form of top-tagging")
+            state = "; here" if there else ""
+            tell(f"{key:<{width}}  {each.description}; {each.licence}, {each.source}{state}", err=False)
+        tell(f"{'jets':<{width}}  jets generated with Pythia and FastJet, in the form of top-tagging", err=False)
         return
     if name == "jets":
         from atlasd.runtime.executor import usable_cores
@@ -46,10 +47,10 @@ def data(
                 workers=workers or usable_cores(),
                 progress=progress,
             )
-        typer.echo(str(path))
+        tell(str(path), err=False)
         return
     wanted = tuple(word.strip() for word in only.split(",") if word.strip())
     with shown_progress(quiet) as progress:
         paths = fetch(find_data(name), out, progress=progress, only=wanted)
     for path in paths:
-        typer.echo(str(path))
+        tell(str(path), err=False)

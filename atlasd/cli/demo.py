@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from atlasd.cli.common import Quiet, Seed, Tolerance, console, shown_progress
+from atlasd.cli.common import Quiet, Seed, Tolerance, console, shown_progress, tell
 
 
 def demo(
@@ -32,4 +32,4 @@ def demo(
             out_console.print()
             sections.append(Section(recorded.discovery, recorded.content, recorded.extras.fields, step.title))
     page = write_page(out / "report.html", sections, "atlasd demo")
-    typer.echo(f"The report is {page.resolve()}")
+    tell(f"The report is {page.resolve()}", err=False)

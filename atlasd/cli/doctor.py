@@ -13,9 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from atlasd.cli.common import AsJson
+from atlasd.cli.common import AsJson, tell
 
 _NEEDED = ("torch", "numpy", "scipy", "safetensors", "rich", "typer", "matplotlib", "h5py")
 _OPTIONAL = {
@@ -32,16 +30,16 @@ def doctor(as_json: AsJson = False) -> None:
     """Show versions, threads, devices and the data found, and what is missing."""
     found = _examine()
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        tell(json.dumps(found, indent=2), err=False)
         return
     for heading, entries in found.items():
         if isinstance(entries, dict):
-            typer.echo(heading)
+            tell(heading, err=False)
             width = max((len(k) for k in entries), default=0)
             for key, value in entries.items():
-                typer.echo(f"  {key:<{width}}  {value}")
+                tell(f"  {key:<{width}}  {value}", err=False)
         else:
-            typer.echo(f"{heading}: {entries}")
+            tell(f"{heading}: {entries}", err=False)
 
 
 def _examine() -> dict[str, Any]:

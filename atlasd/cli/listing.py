@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from atlasd.cli.common import console
+from atlasd.cli.common import console, tell
 
 
 def list_experiments(
@@ -20,10 +20,10 @@ def list_experiments(
     if name is None:
         width = max(len(e.name) for e in EXPERIMENTS)
         for experiment in EXPERIMENTS:
-            typer.echo(f"{experiment.name:<{width}}  {experiment.description}")
+            tell(f"{experiment.name:<{width}}  {experiment.description}", err=False)
         return
     experiment = find_experiment(name)
     from atlasd.report.tables import option_table
 
-    typer.echo(f"{experiment.name}: {experiment.description}")
+    tell(f"{experiment.name}: {experiment.description}", err=False)
     console().print(option_table(experiment.config().describe()))

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from atlasd.cli.common import Running, Tolerance, chosen_workers, shown_progress
+from atlasd.cli.common import Running, Tolerance, chosen_workers, shown_progress, tell
 from atlasd.cli.options import running_options
 
 
@@ -63,4 +63,4 @@ def zoo(
     if running.as_json:
         sys.stdout.write((out / "zoo.json").read_text())
         return
-    typer.echo(f"{zoo_table(done.rows)}\n\n{describe_zoo(done)}")
+    tell(f"{zoo_table(done.rows)}\n\n{describe_zoo(done)}", err=False)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from atlasd.data.axes import Arrangement, arrange
-from atlasd.data.cleaning import as_targets, clean, standardise
+from atlasd.data.cleaning import as_floats, as_targets, clean, standardise
 from atlasd.data.files import Variable
 from atlasd.data.samples import ONE_LABEL
 from atlasd.data.variables import Choice
@@ -26,6 +26,8 @@ _BUDGET = 1 << 30
 MINIMUM = 20
 _LARGEST = 16
 """Components of vectors of a set; both axes longer are those of an image."""
+_MOST_COMPONENTS = 64
+"""Of vectors: the search solves for all n x n matrices, with a system of n^4 numbers."""
 _ENDINGS = {2: "nd", 3: "rd"}
 
 
@@ -87,6 +89,7 @@ def read_own(choice: Choice, cleaning: Cleaning) -> OwnData:
     """Checks shapes before anything is read, reads no more than is used, and checks the values."""
     x_layouts = [_layout(v, choice.targets[0], choice) for v in choice.inputs]
     is_field = bool(x_layouts[0].space)
+    _check_components(choice, x_layouts)
     y_layouts = [_target_layout(v, choice.inputs[0], x_layouts[0]) for v in choice.targets]
     total = _agree(choice.inputs, x_layouts, "inputs")
     targets = _agree(choice.targets, y_layouts, "targets")
@@ -113,12 +116,10 @@ def read_own(choice: Choice, cleaning: Cleaning) -> OwnData:
     notes += said
     y, said = as_targets(y, names[1], cleaning.task, is_field)
     notes += said
-    if x.dtype.kind != "f":
-        x = x.astype(np.float32)
     first = choice.inputs[0]
     rows_up = first.ascending[x_layouts[0].space[-2]] if is_field and first.ascending else None
     return OwnData(
-        x=torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)),
+        x=torch.from_numpy(as_floats(x)),
         y=torch.from_numpy(np.ascontiguousarray(y)),
         inputs=tuple(v.name for v in choice.inputs) if is_field and x.shape[1] == len(choice.inputs) else (),
         targets=tuple(v.name for v in choice.targets) if y.ndim > 1 and y.shape[1] == len(choice.targets) else (),
@@ -199,6 +200,17 @@ def _target_layout(variable: Variable, first: Variable, x: Arrangement) -> Arran
         f"target {variable} must have shape (N,) or (N, outputs) for vectors, got {len(shape)} axes; "
         f"fields need an input on the same grid, got {first}."
     )
+
+
+def _check_components(choice: Choice, layouts: Sequence[Arrangement]) -> None:
+    """Raises for vectors that no search could transform, before they are read."""
+    sizes = [v.shape[p.channels[-1]] if p.channels else 1 for v, p in zip(choice.inputs, layouts, strict=True)]
+    found = len(choice.tokens[0]) if choice.tokens else sum(sizes)
+    if not layouts[0].space and found > _MOST_COMPONENTS:
+        raise InputError(
+            f"vectors must have at most {_MOST_COMPONENTS} components, got {found} in {choice.inputs[0]}; name some "
+            "of them, or give their principal components."
+        )
 
 
 def _along(variable: Variable, layout: Arrangement) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["as_targets", "clean", "standardise"]
+__all__ = ["as_floats", "as_targets", "clean", "standardise"]
 
 from collections.abc import Sequence
 
@@ -16,6 +16,8 @@ from atlasd.errors import InputError
 _RULE = 0.05
 """Share of samples from which a pixel counts as missing altogether."""
 _CLASSES = 20
+_ROUNDING = 1e-6
+"""What numbers may lose in single precision, relative to the largest of their column."""
 
 
 def clean(
@@ -165,10 +167,28 @@ def as_targets(y: np.ndarray, name: str, task: str, is_field: bool) -> tuple[np.
         raise InputError(f"--task classes needs one target, got {y.shape[1]} channels; name one --target.")
     if not is_field and single and task == "auto" and _spans_decades(y):
         # What leaves a positive number as it is leaves its logarithm, which is easier to learn.
-        return np.log(y.astype(np.float64)).astype(np.float32), [
-            f"the logarithm of {name} is learned; it spans decades"
-        ]
-    return y.astype(np.float32), []
+        return as_floats(np.log(y.astype(np.float64))), [f"the logarithm of {name} is learned; it spans decades"]
+    return as_floats(y), []
+
+
+def as_floats(array: np.ndarray) -> np.ndarray:
+    """The numbers in single precision, or in double where that would lose some: those of a column of 1e-50 or 1e39.
+
+    Example:
+        >>> [str(as_floats(np.array([size, 2 * size])).dtype) for size in (1.0, 1e-30, 1e-45, 1e39)]
+        ['float32', 'float32', 'float64', 'float64']
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        single = np.ascontiguousarray(array, dtype=np.float32)
+    if array.dtype.itemsize <= 4 or array.dtype.kind != "f":
+        return single
+    whole = np.ascontiguousarray(array, dtype=np.float64)
+    # Sample by sample: a difference of all of them at once would take as much memory again.
+    size, lost = (np.zeros(array.shape[1:]) for _ in range(2))
+    for one, other in zip(whole, single, strict=True):
+        np.maximum(size, np.abs(one), out=size)
+        np.maximum(lost, np.abs(one - other), out=lost)
+    return single if bool((lost <= _ROUNDING * size).all()) else whole
 
 
 def _spans_decades(y: np.ndarray) -> bool:

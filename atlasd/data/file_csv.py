@@ -9,6 +9,7 @@ import gzip
 from array import array
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -30,8 +31,10 @@ def read_variables(path: Path, kind: str) -> dict[str, Variable]:
         if not first.strip():
             raise DataError(f"`{path}` must start with a line of column names, got an empty line.")
         delimiter = max(",;\t", key=first.count) if any(d in first for d in ",;\t") else " "
-        names = next(csv.reader([first.strip().lstrip("#").strip()], delimiter=delimiter, skipinitialspace=True))
-        names = [n.strip() for n in names]
+        # A name in quotes may run over several lines.
+        lines = chain([first.strip().lstrip("#").strip() + "\n"], lines)
+        rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+        names = [n.strip() for n in next(rows)]
         check_count(path, len(names), "columns")
         if all(_number(n) is not None for n in names):
             raise DataError(
@@ -42,7 +45,6 @@ def read_variables(path: Path, kind: str) -> dict[str, Variable]:
             raise DataError(f"`{path}` must have different column names, got {twice[0]!r} twice; rename one.")
         if len(names) < 2:
             raise DataError(f"`{path}` must have at least two columns, input and target, got only {names[0]!r}.")
-        rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
         # Where commas do not separate, they may be decimal ones.
         table, texts = _table(path, rows, len(names), commas=delimiter != ",")
     return {n: _text(n, texts[k]) if k in texts else _column(n, table[:, k]) for k, n in enumerate(names)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["read_variables"]
 
+import io
 import math
 import struct
 import zipfile
@@ -20,6 +21,7 @@ from atlasd.data.limits import check_count, check_size
 from atlasd.errors import DataError
 
 _BLOCK = 8 << 20
+_MOST_HEADER = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ def _read_packed(path: Path, header: _Header, member: str, rows: slice, axis: in
     header.check()
     check_size(path, member.removesuffix(".npy"), header.size, "save it uncompressed, or as HDF5")
     with zipfile.ZipFile(path) as archive, archive.open(member) as packed:
-        _header(packed)
+        packed.read(header.offset)
         if axis or header.fortran or not header.shape:
             array = np.frombuffer(packed.read(header.size), header.dtype).reshape(header.shape, order=header.order)
             return np.array(array[(slice(None),) * axis + (rows,)]) if header.shape else array
@@ -117,7 +119,8 @@ def _read_packed(path: Path, header: _Header, member: str, rows: slice, axis: in
         return out
 
 
-def _header(handle: IO[bytes]) -> _Header:
+def _header(file: IO[bytes]) -> _Header:
+    handle = io.BytesIO(file.read(_MOST_HEADER))  # of a member that is packed, the header alone may unpack to gigabytes
     version = npy.read_magic(handle)
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, fortran, dtype = read(handle)

@@ -22,7 +22,7 @@ def read_variables(path: Path, kind: str) -> dict[str, Variable]:
     if kind == "zarr":
         check_store(path)
     try:
-        with open_dataset(path, zarr=kind == "zarr") as dataset:
+        with _opened(path, zarr=kind == "zarr") as dataset:
             return _listed(dataset, path, kind == "zarr")
     except (KeyError, ValueError):  # a zarr store that was not written by xarray has no dimension names
         if kind != "zarr":
@@ -48,6 +48,12 @@ def _read_array(array: Any, rows: slice, axis: int) -> np.ndarray:
 
 def open_dataset(path: Path, *, zarr: bool) -> xarray.Dataset:
     """A netCDF file or zarr store, to be closed; nothing is decoded but missing values and scales."""
+    if zarr:
+        check_store(path)
+    return _opened(path, zarr=zarr)
+
+
+def _opened(path: Path, *, zarr: bool) -> xarray.Dataset:
     if zarr:
         return xarray.open_dataset(path, decode_times=False, cache=False, engine="zarr", consolidated=False)
     with path.open("rb") as handle:

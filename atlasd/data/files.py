@@ -15,10 +15,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from atlasd.data import limits
 from atlasd.data.limits import check_count, check_size, reading, said
 from atlasd.data.probe import check_opens
 from atlasd.errors import AtlasdError, DataError, InputError
 from atlasd.runtime.arrays import unmasked
+from atlasd.runtime.memory import bounded_memory
 from atlasd.runtime.text import did_you_mean
 
 Reader: TypeAlias = Callable[[slice, int], np.ndarray]
@@ -77,9 +79,11 @@ class Variable:
             raise InputError(f"variable {self.name!r} must hold samples, got a single number; choose another one.")
         count = len(range(*rows.indices(self.shape[axis])))
         others = math.prod(self.shape[:axis] + self.shape[axis + 1 :])
-        check_size(Path(self.source), self.name, count * others * self._width, "lower --samples")
+        size = count * others * self._width
+        check_size(Path(self.source), self.name, size, "lower --samples")
         try:
-            return unmasked(self.reader(rows, axis), self.name)
+            with bounded_memory(limits.MARGIN + size / 2**18):
+                return unmasked(self.reader(rows, axis), self.name)
         except AtlasdError:
             raise
         except MemoryError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "MARGIN",
     "MOST_BYTES",
     "MOST_CELLS",
     "MOST_LEVELS",
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from atlasd.errors import AtlasdError, DataError
+from atlasd.runtime.memory import bounded_memory
 
 MOST_VARIABLES = 10_000
 """Variables or columns of a file."""
@@ -31,6 +33,8 @@ MOST_CELLS = 20_000_000
 """Numbers of a table of text."""
 MOST_LINE = 4 << 20
 """Characters of a line of text."""
+MARGIN = 900.0
+"""MB that opening a file may take, and reading from it beyond four times what is read: a part may unpack to more."""
 _PACKED = 2000
 """How many times larger data may be than what is stored of them; compression of a constant gives 1000."""
 _SMALL = 1 << 20
@@ -71,7 +75,8 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         kind: What it should be: `HDF5 file`.
     """
     try:
-        yield
+        with bounded_memory(MARGIN):
+            yield
     except (AtlasdError, ImportError):
         raise
     except MemoryError as error:

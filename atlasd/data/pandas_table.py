@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from atlasd.data.file_hdf5 import check_dataset
 from atlasd.data.limits import reading, said
+from atlasd.data.probe import check_opens
 from atlasd.errors import DataError
 
 _STRINGS = {"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "STRING", "BINSTRING", "SHORT_BINSTRING"}
@@ -38,6 +39,7 @@ class TableReader:
         self.path = path
         if not path.is_file():
             raise DataError(f"`{path}` must be an HDF5 file, got nothing there; give the path of a file.")
+        check_opens(path, "file_hdf5", "hdf5")
         with reading(path, "HDF5 file"):
             self._file = h5py.File(path, "r")
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["BLOCK", "Inputs", "Samples", "chart_blocks", "find_copies", "refuse_copies", "split_indices"]
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -26,7 +26,7 @@ from atlasd.runtime.arrays import unmasked
 Plant: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
 """Inputs `(B, K, *in)`, targets and the number of classes to targets with something added."""
 
-BLOCK = 5
+BLOCK = 10
 """The most charts in a block. Fixed, so that sums do not depend on the number of workers."""
 ONE_LABEL = "give a value for every pixel, such as a mask, or features of the image as vectors (N, n)"
 """What helps where a whole image has one label."""
@@ -35,13 +35,13 @@ _COPIES = 0.01
 
 
 def chart_blocks(charts: int, size: int = BLOCK) -> list[range]:
-    """Charts in blocks of nearly equal size.
+    """Charts in blocks of nearly equal size; more than half a block becomes two, so that two can work on them.
 
     Example:
         >>> [len(block) for block in chart_blocks(19)]
-        [5, 5, 5, 4]
+        [10, 9]
     """
-    count = -(-charts // size)
+    count = max(-(-charts // size), min(-(-2 * charts // size), 2))
     edges = [-(-charts * i // count) for i in range(count + 1)]
     return [range(a, b) for a, b in pairwise(edges)]
 
@@ -113,6 +113,8 @@ class Samples:
             y, classes = _targets(x, y, is_field)
             if isinstance(x, Tensor) and isinstance(y, Tensor):
                 refuse_copies(*find_copies(_array(x), _array(y)), "drop them")
+        if not is_field and isinstance(x, Tensor) and not bool(x.any()):
+            raise InputError("`x` must vary, got zeros only; give the inputs of the map.")
         return cls(x, y, atlas, is_field, classes)
 
     def __len__(self) -> int:
@@ -123,7 +125,7 @@ class Samples:
         """Charts as they are worked on together; one block where inputs are no fields."""
         return chart_blocks(len(self.atlas))
 
-    def part(self, charts: range) -> Samples:
+    def part(self, charts: Iterable[int]) -> Samples:
         """The same samples seen through some of the charts."""
         return replace(self, atlas=self.atlas.select(charts))
 
@@ -275,7 +277,9 @@ def _tensor(value: Any, name: str) -> Tensor | Stored:
         array = np.asarray(value)
         if array.dtype.kind not in "fiubc":
             raise TypeError(f"dtype {array.dtype}")
-        array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+        # Of what torch does not know, long doubles, the first 53 bits are kept.
+        kind = np.dtype("f8") if array.dtype.kind == "f" and array.itemsize > 8 else array.dtype.newbyteorder("=")
+        array = np.ascontiguousarray(array, dtype=kind)
         # A copy of what may not be written: torch would warn, and writing would be undefined.
         return torch.from_numpy(array if array.flags.writeable else array.copy())
     except (TypeError, ValueError) as error:

@@ -15,8 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from atlasd.data.limits import MARGIN
+from atlasd.data.zarr_check import check_store
 from atlasd.errors import DataError
 from atlasd.runtime.files import write_atomically
+from atlasd.runtime.memory import bounded_memory
 
 SHARD_BYTES = 32 * 2**20
 """Chunks are read together up to this size; networks shuffle inside such shards, and shards among each other."""
@@ -110,7 +113,8 @@ class Stored:
         if wanted not in self._shards:
             self._shards.clear()
             rows = slice(number * self.rows, (number + 1) * self.rows)
-            self._shards[wanted] = np.asarray(array[(rows, *window)])
+            with bounded_memory(MARGIN + 4 * SHARD_BYTES / 2**20):
+                self._shards[wanted] = np.asarray(array[(rows, *window)])
         return self._shards[wanted]
 
     @cached_property
@@ -167,6 +171,8 @@ def stored(value: Any) -> Stored | None:
     if module == "zarr" and hasattr(value, "chunks") and value.dtype.kind in "fiub" and value.ndim:
         root = getattr(value.store, "root", None) or getattr(value.store, "path", None)
         if root is not None and Path(str(root)).exists():
+            if Path(str(root)).is_dir():
+                check_store(Path(str(root)) / value.path)
             rows = _shard_rows(value.chunks[0], value.shape, value.dtype.itemsize)
             shape, kind = torch.Size(value.shape), value.dtype.str
             return Stored("zarr", str(root), value.path, shape, kind, rows=rows, stamp=stamp)

@@ -171,8 +171,7 @@ def settle_cosets(
     """Candidates for components, judged like generators, then closed to a group whose products are judged, too."""
     identity = torch.eye(court.problem.size, dtype=torch.float64)[None]
     candidates = search.find(court.problem, algebra, felt=felt, seed=seed, progress=progress).matrices[1:]
-    candidates = court.best_covered(candidates, algebra.basis)
-    findings = court.elements(candidates)
+    findings = court.elements(candidates, algebra.basis)
     order = sorted(range(len(findings)), key=lambda i: _rank(findings[i]))
     passed = [i for i in order if findings[i].passed]
     dropped = [findings[i] for i in order if i not in passed]
@@ -181,11 +180,11 @@ def settle_cosets(
     good = candidates[passed[:count]]
 
     def accept(elements: Tensor) -> Tensor:
-        return torch.tensor([f.passed for f in court.elements(elements)], dtype=torch.bool)
+        return torch.tensor([f.passed for f in court.elements(elements, algebra.basis)], dtype=torch.bool)
 
     group = Group.close(algebra, torch.cat([identity, good]), accept=accept)
     cosets = court.problem.ambient.tidy_elements(group.cosets)
-    return Settled(cosets, court.elements(cosets[1:]), dropped)
+    return Settled(cosets, court.elements(cosets[1:], algebra.basis), dropped)
 
 
 def exact_first(

@@ -31,10 +31,8 @@ _MOST = 200
 _BLIND = 1e-8
 _EXACT = 0.1
 """Share of the tolerance below which a change counts as none."""
-_UNRELATED = 9
-"""Flows that have nothing to do with the states."""
-_LOOKED = 12
-"""The most combinations that are judged."""
+_UNRELATED, _LOOKED = 9, 12
+"""Flows that have nothing to do with the states, and the most combinations that are judged."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -103,7 +103,7 @@ class FieldSearch:
         weights: Tensor | None = None,
     ) -> None:
         self.problem, self.starts, self.progress = problem, starts, progress
-        self.fine = Residual(problem, index[:samples], known_inputs(problem, weights=weights))
+        self.fine = Residual(problem, index[:samples], known_inputs(problem, weights=weights), weights)
         self.coarse = self.fine.few(12)
         self.generator = stream(seed, "search", "starts")
         self.weights = torch.ones(problem.charts, dtype=torch.float64) if weights is None else weights
@@ -125,7 +125,7 @@ class FieldSearch:
             values, directions, blind = solve(*pooled)
             unfelt = len(blind) - n * n + len(everything)
             hints = _mixtures(directions)
-            for k in range(min(self.problem.charts, 6)):
+            for k in (self.weights > 0).nonzero().flatten()[:6].tolist():
                 hints = torch.cat([hints, _mixtures(solve(first[0][k], first[1][k])[1])[:4]])
         found: list[Tensor] = []
         own: Tensor | None = None

@@ -23,6 +23,8 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "cosets": list, "spectrum": list, "verdict": dict, "predictor": dict, "charts": list, "metrics": dict,
     "paper": dict, "seconds": dict,
 }  # fmt: skip
+_MOST = 10_000
+"""Entries of a list, which a page shows one by one."""
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -37,6 +39,9 @@ def check_content(content: Mapping[str, Any]) -> None:
     """
     for name, kind in _TYPES.items():
         _expect(content[name], kind, name)
+    for name, value in (*content.items(), *content["verdict"].items(), *content["metrics"].items()):
+        if isinstance(value, list) and len(value) > _MOST:
+            raise ValueError(f"{name} must have at most {_MOST} entries, got {len(value)}")
     for name in ("command", NAME):
         _expect(content.get(name), (str, type(None)), name)
     for name, value in _expect(content.get("files", {}), dict, "files").items():

@@ -187,7 +187,8 @@ def _attempt(
         if why:
             skipped.append((asked[i], why))
         else:
-            tried[i] = Trial(asked[i], posed[i], search, tolerance, seed, shown, clock)
+            # A symmetry of some charts is no answer beside one of all.
+            tried[i] = Trial(asked[i], posed[i], search, tolerance, seed, shown, clock, some=not confirmed)
     trials = [tried[i] for i in sorted(tried)]
     if len(trials) > 1:
         shown.say("; ".join(f"targets as {t.question.words}: {t.brief}" for t in trials))

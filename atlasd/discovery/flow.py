@@ -20,15 +20,14 @@ from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery, Verdict
 from atlasd.discovery.tolerance import TOLERANCE
+from atlasd.discovery.vector_fields import FieldDiscovery, flow_among
 from atlasd.errors import InputError
 from atlasd.geometry.actions import VectorAction
 from atlasd.geometry.affine import AffineAction, as_inputs, linear_part
+from atlasd.geometry.polynomial import PolynomialAction
 from atlasd.prediction.forms import FormPredictor
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.progress import Progress, Silent
-
-_SAME = 0.05
-"""Relative distance within which a generator is taken for the flow itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +81,7 @@ def discover_flow(
     dx: Any = None,
     *,
     after: Any = None,
-    action: Literal["affine", "linear"] = "affine",
+    action: Literal["affine", "linear"] | PolynomialAction = "affine",
     predictor: PredictorSpec | None = None,
     cosets: CosetSearch | bool | None = None,
     degree: int | None = None,
@@ -91,7 +90,7 @@ def discover_flow(
     seed: int = 0,
     progress: Progress | bool = False,
 ) -> FlowDiscovery:
-    r"""Finds the affine maps that commute with a flow, and the functions that it conserves.
+    r"""Finds the maps that commute with a flow, and the functions that it conserves.
 
     A map g with linear part L commutes with :math:`\dot x = F(x)` if :math:`F(g x) = L F(x)`. For a map to the next
     state the same holds of the step from one state to the next. A flow commutes with itself: where it is affine, it is
@@ -101,7 +100,7 @@ def discover_flow(
         x: States, `(N, n)`.
         dx: Their velocities, `(N, n)`.
         after: The next states, `(N, n)`, in place of velocities.
-        action: Which maps are looked at.
+        action: Which maps are looked at: affine or linear ones, or those along polynomial fields of states.
         predictor: How the flow is learned; in closed form by default.
         cosets: How the discrete part is searched for; `False` for the continuous part alone.
         degree: Highest degree of the monomials of conserved quantities; chosen from the number of states by default, 0
@@ -119,12 +118,9 @@ def discover_flow(
         ('SO(2)', 0)
     """
     states, speeds = _checked(x, dx, after)
-    if action not in ("affine", "linear"):
-        raise InputError(f"`action` must be 'affine' or 'linear', got {action!r}.")
-    affine = action == "affine"
     found = discover(
-        states, speeds, action=AffineAction(rho_out=linear_part) if affine else VectorAction(rho_out=as_inputs),
-        predictor=predictor or FlowPredictor(), cosets=cosets, tolerance=tolerance, seed=seed, progress=progress,
+        states, speeds, action=_maps(action), predictor=predictor or FlowPredictor(), cosets=cosets,
+        tolerance=tolerance, seed=seed, progress=progress,
     )  # fmt: skip
     found, trivial = _without_flow(found, states, speeds)
     shown = progress if not isinstance(progress, bool) else Silent()
@@ -135,6 +131,15 @@ def discover_flow(
         tolerance=tolerance, seed=seed, progress=shown,
     )  # fmt: skip
     return FlowDiscovery(found, trivial, conserved, reason)
+
+
+def _maps(action: Literal["affine", "linear"] | PolynomialAction) -> VectorAction:
+    """How the maps that are looked at transform states and velocities."""
+    if isinstance(action, PolynomialAction):
+        return replace(action, velocities=True)
+    if action not in ("affine", "linear"):
+        raise InputError(f"`action` must be 'affine', 'linear' or a PolynomialAction, got {action!r}.")
+    return AffineAction(rho_out=linear_part) if action == "affine" else VectorAction(rho_out=as_inputs)
 
 
 def _quotient(basis: Tensor, flow: Tensor, rows: Tensor) -> Tensor | None:
@@ -175,18 +180,16 @@ def _checked(x: Any, dx: Any, after: Any) -> tuple[Tensor, Tensor]:
 def _without_flow(found: Discovery, x: Tensor, dx: Tensor) -> tuple[Discovery, Tensor | None]:
     """The discovery without the flow itself, and its generator, where the flow is one of those found."""
     basis, n = found.algebra.basis, x.shape[1]
-    if not len(basis):
+    if not len(basis) or isinstance(found, FieldDiscovery):  # of those, it is divided out already
         return found, None
     one = x if basis.shape[-1] == n else torch.cat([x, torch.ones_like(x[:, :1])], dim=1)
     fields = torch.einsum("kij,bj->kbi", basis[:, :n], one)  # what each generator does to every state
     spread = dx.std(0).clamp_min(1e-300)
     rows, flow = (fields / spread).flatten(1), (dx / spread).flatten()
-    mix = torch.linalg.lstsq(rows.mT, flow[:, None]).solution[:, 0]
-    generator = torch.einsum("k,kij->ij", mix, basis)
-    left = float((flow - mix @ rows).square().mean() / flow.square().mean())
-    noise = max(1.0 - found.predictor.skill, 0.0)
-    if left > noise + _SAME**2:
+    mix = flow_among(rows, flow, max(1.0 - found.predictor.skill, 0.0))
+    if mix is None:
         return found, None
+    generator = torch.einsum("k,kij->ij", mix, basis)
     rest = _quotient(basis, mix, rows)
     if rest is None:
         note = " Note: the flow itself is one of them, and cannot be split off."

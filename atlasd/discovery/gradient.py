@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.algebra.structure import orthonormal_rows
 from atlasd.discovery.gradient_steps import SIMILARITY, Course, GradientSteps
 from atlasd.discovery.objective import LOSSES, Charts, Frame, Loss, Window
 from atlasd.discovery.prepare import prepare_untrained
@@ -221,21 +221,18 @@ class GradientSearch:
 
     def _found(self, problem: Problem, run: Course) -> Found:
         """Leaves out what has collapsed and what repeats another generator."""
-        norms = run.basis.flatten(1).norm(dim=1)
-        large = run.basis[norms >= self.threshold]
-        notes = []
-        if len(large) < len(run.basis):
-            notes.append(f"{len(run.basis) - len(large)} of {len(run.basis)} generators collapsed to zero")
-        kept: list[Tensor] = []
-        for matrix in large[torch.argsort(norms[norms >= self.threshold], descending=True)]:
-            rest = matrix / matrix.norm()
-            for other in _orthonormal(kept):
-                rest = rest - (rest * other).sum() * other
-            if float(rest.norm()) > _SAME:
-                kept.append(matrix)
+        rows = run.basis.flatten(1)
+        norms = rows.norm(dim=1)
+        large = int((norms >= self.threshold).sum())
+        notes = [f"{len(rows) - large} of {len(rows)} generators collapsed to zero"] if large < len(rows) else []
+        kept = rows[:0]
+        for row in rows[norms.argsort(descending=True)[:large]]:
+            frame = orthonormal_rows(kept, 0.0)
+            if float((row - (frame @ row) @ frame).norm()) > _SAME * float(row.norm()):
+                kept = torch.cat([kept, row[None]])
             else:
                 notes.append("a generator repeated the others and was left out")
-        basis = torch.stack(kept) if kept else run.basis[:0]
+        basis = kept.unflatten(1, run.basis.shape[1:])
         if self.units == "raw":
             basis = problem.units.to_standard(basis)
         return Found(basis=basis, curves=run.curves, notes=tuple(notes), fixed=True, function=run.function)
@@ -245,11 +242,3 @@ def _apart(algebras: list[LieAlgebra]) -> float:
     """The largest distance between any two algebras: the sine of their largest principal angle."""
     pairs = [(a, b) for i, a in enumerate(algebras) for b in algebras[:i]]
     return max((a.distance(b) for a, b in pairs), default=0.0)
-
-
-def _orthonormal(matrices: list[Tensor]) -> list[Tensor]:
-    if not matrices:
-        return []
-    stacked = torch.stack(matrices)
-    rows = torch.linalg.qr(stacked.flatten(1).mT).Q.mT
-    return list(rows.unflatten(1, stacked.shape[1:]))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,6 +29,12 @@ class LearnedMap:
     def __call__(self, x: Tensor) -> Tensor:
         """Outputs `(N, O)` of vectors; of fields those of every chart, `(N, K, C', *S)`; of classes probabilities."""
         problem, units = self.problem, self.problem.units
+        shape = tuple(problem.samples.x.shape[1:])
+        if problem.is_field and shape[0] == 1 and tuple(x.shape[1:]) == shape[1:]:
+            x = x.unsqueeze(1)
+        if tuple(x.shape[1:]) != shape:
+            expected = ", ".join(["N", *map(str, shape)])
+            raise InputError(f"`x` must have the shape of what was fitted, ({expected}), got {tuple(x.shape)}.")
         standard = units.inputs(x)
         given = problem.samples.atlas.input_patches(standard) if problem.is_field else standard.unsqueeze(1)
         with torch.no_grad():
@@ -60,7 +67,7 @@ class PredictorSummary:
         """Outputs of the fitted map for raw inputs, shaped as those of the discovery."""
         if self.function is None:
             raise InputError("`predictor` must have been fitted in this session, got one from a file; discover again.")
-        return self.function(torch.as_tensor(x))
+        return self.function(x if isinstance(x, Tensor) else torch.from_numpy(np.array(x, dtype=np.float64)))
 
     def summary(self) -> dict[str, Any]:
         """What is kept in files."""

@@ -21,12 +21,11 @@ from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 
 _REACHES = (1, 2, 3, 4, 6, 8)
-_SLACK = 0.02
-"""Share of the error of the best trivial model that input outside the chart may explain."""
+_SLACK, _FAR = 0.02, 0.1
+"""Share of the error of the best trivial model that input outside the chart may explain, and from which on a map is not
+called local at any of the reaches tried."""
 MINIMUM_SKILL = 0.3
 """Skill below which a tile is left out."""
-_FAR = 0.1
-"""The same share, from which a map is not called local at any of the reaches tried."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 __all__ = ["Measured"]
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,10 +22,29 @@ class Measured:
     excess: Tensor  # (B, K)
     scale: Tensor
     plain: Tensor
+    covered: Tensor  # of the two, how many take a sample to where data are
     coverage: float
     telling: float
     samples: int
     size: float
+
+    @classmethod
+    def joined(cls, members: Sequence[Measured]) -> Measured:
+        """Members of one coset as one: of each sample the mean over those that take it to where data are."""
+        first = members[0]
+        covered = torch.stack([m.covered for m in members])
+        most = covered.amax(0)
+        share = most / covered.sum(0).clamp_min(1.0)
+        excess, scale, plain = (
+            share * torch.stack([getattr(m, name) for m in members]).sum(0) for name in ("excess", "scale", "plain")
+        )
+        # Charts that do not count are covered nowhere, and so is their share of the first.
+        held = first.coverage / max(float(first.covered.sum()), 1e-300)
+        count, telling = int((most.sum(1) > 0).sum()), min(m.telling for m in members)
+        return replace(
+            first, excess=excess, scale=scale, plain=plain, covered=most, coverage=held * float(most.sum()),
+            telling=telling, samples=count,
+        )  # fmt: skip
 
     @property
     def element(self) -> Tensor:

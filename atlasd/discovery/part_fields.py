@@ -6,7 +6,8 @@ __all__ = ["FieldPart"]
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,13 +16,35 @@ from atlasd.discovery.part import Part, looked_at, null_loss
 from atlasd.discovery.problem import Function
 from atlasd.geometry.actions import GridAction
 from atlasd.geometry.resample import pixel_grid
+from atlasd.geometry.spans import FieldSpan
+from atlasd.geometry.splines import FieldSpline
 from atlasd.prediction.products import Products, explained
 from atlasd.prediction.trivial import centre_crop
+
+Spline: TypeAlias = FieldSpan | FieldSpline
 
 _VALUES = 1 << 21
 """Numbers of transformed fields in memory at a time: a few arrays of that size fit into the cache."""
 _NEIGHBOURHOOD = 7
 """Width in pixels of the neighbourhoods whose products are looked at."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Moved:
+    """Transformed inputs.
+
+    Arguments:
+        values: The inputs `(M, B, K, C, *S)`, or the few fields `(M, R, *S)` that they are mixtures of.
+        span: The mixtures; `None` for the inputs themselves.
+    """
+
+    values: Tensor
+    span: FieldSpan | None = None
+
+    def middle(self, shape: tuple[int, ...]) -> Tensor:
+        """The middle of the inputs, `(M, B, K, C, *shape)`."""
+        middle = centre_crop(self.values, shape)
+        return middle if self.span is None else self.span.mixed(middle.flatten(2)).unflatten(-1, shape)
 
 
 class FieldPart(Part):
@@ -34,16 +57,16 @@ class FieldPart(Part):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_data": None, "_splines": None}
 
-    _splines: tuple[Any, Any, Any] | None = None
+    _splines: tuple[Spline, Spline, Spline] | None = None
 
     @property
-    def splines(self) -> tuple[Any, Any, Any]:
-        """Coefficients of inputs, of labels and predictions side by side, and of predictions alone."""
+    def splines(self) -> tuple[Spline, Spline, Spline]:
+        """Inputs, labels and predictions side by side, and predictions alone, ready to be transformed."""
         if self._splines is None:
             x, y, p = self.data
             action = self.problem.action
             assert isinstance(action, GridAction)
-            self._splines = action.spline(x), action.spline(torch.cat([y, p], dim=2)), action.spline(p)
+            self._splines = action.span(x), action.span(torch.cat([y, p], dim=2)), action.span(p)
         return self._splines
 
     def _chunks(self, g: Tensor) -> tuple[Tensor, ...]:
@@ -52,9 +75,45 @@ class FieldPart(Part):
         size = x.shape[:3].numel() * math.prod(looked_at(self.problem, x))
         return g.split(max(1, _VALUES // max(size * (g.shape[1] if g.ndim > 3 else 1), 1)))
 
+    def _moved(self, g: Tensor, shape: tuple[int, ...]) -> _Moved:
+        """The middle of inputs, transformed by elements `(M, n, n)`, or `(M, K, n, n)` with one for each chart."""
+        action, x = self.problem.action, self.splines[0]
+        assert isinstance(action, GridAction)
+        points = pixel_grid(shape, dtype=torch.float64)
+        if isinstance(x, FieldSpan) and g.ndim == 3 and action.rho_in is None:
+            return _Moved(action.input_at(g, x.basis, points).unflatten(-1, shape), x)
+        each = g[:, None, None] if g.ndim == 3 else g[:, None]
+        moved = action.input_at(each, x, points).unflatten(-1, shape)
+        return _Moved(moved.expand(len(g), *self.data[0].shape[:3], *shape))
+
+    def _outputs(self, moved: _Moved, functions: Sequence[Function]) -> Tensor:
+        """Outputs for transformed inputs, `(M, B, K, C', *out)`, by the map that each sample was held out of."""
+        responses = [getattr(f, "responses", None) for f in functions]
+        if moved.span is None or None in responses:
+            whole = moved.middle(tuple(moved.values.shape[-self.problem.samples.size :]))
+            return self.predict(whole.flatten(0, 1), functions).unflatten(0, (len(whole), -1))
+        # Linear maps are asked for the few fields that all are mixtures of.
+        mixture, fold = moved.span.mixture, self.problem.fold[self.index] % len(functions)
+        count, few = moved.values.shape[:2]
+        out: Tensor | None = None
+        for k, function in enumerate(functions):
+            mine = (fold == k).nonzero().flatten()
+            answers = responses[k](moved.values.flatten(0, 1)).unflatten(0, (count, few))  # type: ignore[misc]
+            shape = (answers.shape[3], *answers.shape[5:])
+            answers = answers.movedim(4, 1).movedim(3, 1).flatten(2, 3).flatten(3)  # (M, K, C R, C' Q)
+            part = mixture[mine].transpose(0, 1).flatten(2) @ answers  # (M, K, b, C' Q)
+            part = part.unflatten(-1, shape).transpose(1, 2)
+            part = part + function.bias.to(part.dtype).reshape(*function.bias.shape, *[1] * (len(shape) - 1))  # type: ignore[attr-defined]
+            if len(functions) == 1:
+                return part
+            out = part.new_empty(count, len(fold), *part.shape[2:]) if out is None else out
+            out[:, mine] = part
+        assert out is not None
+        return out
+
     def _sides(
         self, g: Tensor, functions: Sequence[Function], *, labels: bool = True
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    ) -> tuple[_Moved, Tensor, Tensor, Tensor]:
         """Transformed inputs, outputs for them, transformed labels and predictions, and the window.
 
         Elements are `(M, n, n)`, or one for each chart, `(M, K, n, n)`; all answers have leading axes `(M, B, K)`.
@@ -62,16 +121,14 @@ class FieldPart(Part):
         """
         problem, d = self.problem, self.problem.samples.size
         x, y, p = self.data
-        action, shape = problem.action, looked_at(problem, x)
+        action = problem.action
         assert isinstance(action, GridAction)
-        each = g[:, None, None] if g.ndim == 3 else g[:, None]
-        moved = action.input_at(each, self.splines[0], pixel_grid(shape, dtype=torch.float64)).unflatten(-1, shape)
-        moved = moved.expand(len(g), *x.shape[:3], *shape)
-        left = self.predict(moved.flatten(0, 1), functions)
-        out = tuple(p.shape[-d:])
+        moved = self._moved(g, looked_at(problem, x))
+        left, out = self._outputs(moved, functions), tuple(p.shape[-d:])
         if problem.pointwise is not None:
-            left = left - problem.pointwise(moved.flatten(0, 1), out)
-        left = left.unflatten(0, (len(g), -1))
+            base = problem.pointwise(moved.middle(out).flatten(0, 1), out)
+            left = left - base.unflatten(0, (len(g), -1))
+        each = g[:, None, None] if g.ndim == 3 else g[:, None]
         points = pixel_grid(out, dtype=torch.float64)
         if action.rho_out is None:
             sides = [action.output_at(each, self.splines[1 if labels else 2], points)]
@@ -114,17 +171,17 @@ class FieldPart(Part):
         pulls = mean(wide * right.square()) - 2 * left * mean(wide * right) + mean(wide) * left.square()
         null = null_loss(squares, pulls.flatten(3).sum(-1).double(), (covered, number), through)
         shape = tuple(weight.shape[-d:])
-        before, after = centre_crop(x, shape), centre_crop(moved, shape)
+        before, after = centre_crop(x, shape), moved.middle(shape)
         step = ((after - before).square() * weight).flatten(1).sum(1).double()
         spread = ((before - before.mean(0)).square() * weight).flatten(1).sum(1).double()
         displaced = step / (2 * spread).clamp_min(1e-300)
         return through, plain, null, covered, displaced[:, None].expand(-1, through.shape[-1])
 
-    def _covered(self, moved: Tensor) -> Tensor:
-        """Whether transformed inputs `(M, B, K, C, *S)` lie where data are, as 0 or 1, `(M, B, K)`."""
+    def _covered(self, moved: _Moved) -> Tensor:
+        """Whether transformed inputs lie where data are, as 0 or 1, `(M, B, K)`."""
         if self.coverage is None:
-            return torch.ones(moved.shape[:3], dtype=torch.float64)
-        covered: Tensor = self.coverage(moved)
+            return torch.ones(len(moved.values), *self.data[0].shape[:2], dtype=torch.float64)
+        covered: Tensor = self.coverage(moved.middle(self.coverage.shape))
         return covered.double()
 
     def inner(self, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -133,15 +190,62 @@ class FieldPart(Part):
         Elements are `(M, p, n, n)`, or `(M, p, K, n, n)` with one for each chart.
         """
         p = self.data[2]
+        linear = self._linear() if g.ndim == 4 else None
         products, levels = [], []
         for near in self._chunks(g):
-            _, left, right, weight = self._sides(near.flatten(0, 1), self.problem.functions, labels=False)
-            left, right, root = (z.unflatten(0, near.shape[:2]) for z in (left, right, weight.sqrt()))
-            r = ((left - right) * root).flatten(4).movedim(1, 3)  # (M, B, K, p, Q)
+            if linear is not None:
+                r, moves = self._mixed_residuals(near, *linear)
+            else:
+                _, left, right, weight = self._sides(near.flatten(0, 1), self.problem.functions, labels=False)
+                left, right, root = (z.unflatten(0, near.shape[:2]) for z in (left, right, weight.sqrt()))
+                r = ((left - right) * root).flatten(4).movedim(1, 3)  # (M, B, K, p, Q)
+                moves = [((side[:, 0] - p) * root[:, 0]).flatten(3) for side in (left, right)]
             products.append((r @ r.mT).double())
-            moves = [((side[:, 0] - p) * root[:, 0]).square().flatten(3).sum(-1) for side in (left, right)]
-            levels.append((moves[0] + moves[1]).double())
+            levels.append((moves[0].square().sum(-1) + moves[1].square().sum(-1)).double())
         return torch.cat(products), torch.cat(levels)
+
+    def _linear(self) -> tuple[FieldSpan, Any] | None:
+        """Inputs as mixtures of a few, and one stencil less its part of one pixel, where the maps are stencils.
+
+        Searches have no say in the verdict: they may look at the mean of the maps of all folds.
+        """
+        problem, x = self.problem, self.splines[0]
+        action, functions = problem.action, problem.functions
+        assert isinstance(action, GridAction)
+        if not isinstance(x, FieldSpan) or not all(hasattr(f, "responses") for f in functions):
+            return None
+        if action.rho_in is not None or action.rho_out is not None or problem.pointwise is None:
+            return None
+        mean = functions[0].mean(functions)  # type: ignore[attr-defined]
+        return x, mean.without_centre(problem.pointwise.linear)
+
+    def _mixed_residuals(self, g: Tensor, x: FieldSpan, map_: Any) -> tuple[Tensor, list[Tensor]]:
+        """Residuals `(M, B, K, p, Q)` of elements `(M, p, n, n)`, and changes of both sides, `(M, B, K, Q)` each."""
+        problem, action, d = self.problem, self.problem.action, self.problem.samples.size
+        assert isinstance(action, GridAction) and problem.radius is not None
+        inside = tuple(self.data[0].shape[-d:])
+        near = map_.narrowed(2 * math.ceil(problem.radius) + 1)
+        seen = tuple(min(a, b) for a, b in zip(near.need, inside, strict=True))
+
+        here = map_.responses(x.basis.values)  # (R, K, C', C, *S)
+        few = here.shape[:4]
+        lifted = action.spline(here.flatten(0, 3))
+        elements = g.flatten(0, 1)
+        moved = action.input_at(elements, x.basis, pixel_grid(seen, dtype=torch.float64)).unflatten(-1, seen)
+        left = near.responses(moved.flatten(0, 1)).unflatten(0, moved.shape[:2]).flatten(5)
+        right = action.output_at(elements, lifted, pixel_grid(near.shape, dtype=torch.float64)).unflatten(1, few)
+        mask = problem.window(near.shape, elements, inside).to(left.dtype).flatten(1)
+        root = (mask / mask.sum(-1, keepdim=True).clamp_min(1e-9)).sqrt()[:, None, None, None, None]
+        mixture = x.mixture.transpose(0, 1).flatten(2)  # (K, B, C R)
+
+        def mixed(z: Tensor) -> Tensor:
+            """Answers `(E, R, K, C', C, Q)` to the few fields as those to all, `(E, K, B, C' Q)`."""
+            return mixture @ z.permute(0, 2, 4, 1, 3, 5).flatten(2, 3).flatten(3)
+
+        first = slice(None, None, g.shape[1])
+        still = centre_crop(here, near.shape).flatten(4)
+        moves = [mixed((side[first] - still) * root[first]).transpose(1, 2) for side in (left, right)]
+        return mixed((left - right) * root).unflatten(0, g.shape[:2]).permute(0, 3, 2, 1, 4), moves
 
     def recovered(self, g: Tensor, planted: Sequence[tuple[Any, Sequence[Function]]]) -> Tensor:
         """See `Residual.recovered`; sums over samples, `(P, M, K, 4)`."""
@@ -158,22 +262,22 @@ class FieldPart(Part):
 
         action = problem.action
         assert isinstance(action, GridAction)
-        grid = [pixel_grid(s, dtype=torch.float64) for s in (tuple(x.shape[3:]), shape)]
+        grid, whole = pixel_grid(shape, dtype=torch.float64), tuple(x.shape[3:])
         afters = [self.predict(x, functions) - base - p for _, functions in planted]
         heres = [added(plant, x, p + base).to(p.dtype) for plant, _ in planted]
-        splines = [[action.spline(z) for z in both] for both in zip(afters, heres, strict=True)]
+        splines = [[action.span(z) for z in both] for both in zip(afters, heres, strict=True)]
         row = []
         for element in g:
             each = element[None, None, None]
-            moved = action.input_at(each, self.splines[0], grid[0]).unflatten(-1, tuple(x.shape[3:]))[0]
-            before = self.predict(moved, problem.functions)
+            transformed = self._moved(element[None], whole)
+            moved, before = transformed.middle(whole)[0], self._outputs(transformed, problem.functions)[0]
             mask = problem.window(shape, element, tuple(x.shape[-d:])).to(p.dtype)
             weight = mask / mask.sum().clamp_min(1e-9)
-            covered = self._covered(centre_crop(moved, looked_at(problem, x))[None])[0]
+            covered = self._covered(transformed)[0]
             counts = covered.to(p.dtype)[(..., *[None] * (d + 1))]
             for (plant, functions), after, here, lifted in zip(planted, afters, heres, splines, strict=True):
-                right, planted_right = (action.output_at(each, z, grid[1]).unflatten(-1, shape)[0] for z in lifted)
-                seen = self.predict(moved, functions) - before - right
+                right, planted_right = (action.output_at(each, z, grid).unflatten(-1, shape)[0] for z in lifted)
+                seen = self._outputs(transformed, functions)[0] - before - right
                 there = added(plant, moved, before) - planted_right
                 pairs = ((seen, there), (there, there), (seen - there,) * 2, (after - here,) * 2)
                 sums = [(counts * a * b * weight).double().transpose(0, 1).flatten(1).sum(-1) for a, b in pairs]

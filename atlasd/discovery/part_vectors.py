@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from atlasd.discovery.part import Part, null_loss
 from atlasd.discovery.problem import Function
+from atlasd.geometry.polynomial import PolynomialAction
 from atlasd.runtime.random import stream
 
 _ROWS = 1 << 16
@@ -28,12 +29,15 @@ class VectorPart(Part):
         moved, back = [], []
         for part in g.split(max(1, _ROWS // max(len(x), 1))):
             many = part[:, None, None].expand(len(part), *x.shape[:2], *g.shape[1:]).flatten(0, 1).to(x.dtype)
-            there = action.on_input(many, x.expand(len(part), *x.shape).flatten(0, 1))
+            here = x.expand(len(part), *x.shape).flatten(0, 1)
+            there = action.on_input(many, here)
             if astray:
                 step = there.unflatten(0, (len(part), -1)) - x
                 there = (x + self._unrelated(step)).flatten(0, 1)
             y = self.predict(there, functions)
-            if getattr(action, "rho_out", True) is not None:
+            if isinstance(action, PolynomialAction):
+                y = action.bring_back(many, here, y)
+            elif getattr(action, "rho_out", True) is not None:
                 y = action.on_output(torch.linalg.inv(many.double()).to(y.dtype), y)
             moved.append(there.squeeze(1).unflatten(0, (len(part), -1)))
             back.append(y.flatten(1).double().unflatten(0, (len(part), -1)))
@@ -160,7 +164,10 @@ class VectorPart(Part):
         if self.problem.shifts:
             slope, v = functional.pad(slope, (0, n - v.shape[-1])), action.columns(v)  # type: ignore[attr-defined]
         j = torch.einsum("obpi,bpj->boij", slope, v).flatten(2)  # (B, O, n^2)
-        t = torch.stack([action.output_generator(a.to(p.dtype), p)[:, 0] for a in basis], dim=-1).double()
+        if isinstance(action, PolynomialAction):
+            t = torch.stack([action.output_change(a, x, p)[:, 0] for a in basis], dim=-1).double()
+        else:
+            t = torch.stack([action.output_generator(a.to(p.dtype), p)[:, 0] for a in basis], dim=-1).double()
         r = j - t.flatten(1, -2) if t.ndim > 3 else j - t
         count = len(x)
         residual = torch.einsum("boa,boc->ac", r, r) / count

@@ -61,7 +61,7 @@ def prepare(
     plain = not isinstance(action, GridAction | VectorAction)
     centred = isinstance(action, VectorAction) and action.matrix_size(samples.size) > samples.size
     shifted = isinstance(action, GridAction) and action.translations
-    velocities = getattr(action, "rho_out", None) in (as_inputs, linear_part)
+    velocities = getattr(action, "velocities", getattr(action, "rho_out", None) in (as_inputs, linear_part))
     samples = samples.plain() if plain else samples.standard(centred=centred, velocities=velocities)
     assert samples.units is not None
     fits: CrossFit | None = None

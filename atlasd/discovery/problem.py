@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["Problem", "in_comparison"]
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -18,7 +18,7 @@ from atlasd.data.units import Units
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.resample import pixel_grid
 from atlasd.prediction.crossfit import CrossFit
-from atlasd.prediction.predictor import PredictorSpec, compared, has_parts, narrowed, part_of
+from atlasd.prediction.predictor import PredictorSpec, compared, has_parts, narrowed, part_of, selected
 from atlasd.prediction.trivial import LinearPart, PointwisePart
 from atlasd.runtime.random import stream
 
@@ -150,17 +150,20 @@ class Problem:
         known = self.is_field and all(has_parts(f) for f in self.functions)
         return chart_blocks(self.charts) if known else [range(self.charts)]
 
-    def part(self, charts: range) -> Problem:
-        """The problem of one block of charts."""
-        if len(charts) == self.charts:
+    def part(self, charts: range, keep: Sequence[int] | None = None) -> Problem:
+        """The problem of one block of charts, or of some charts of the block, by their numbers inside it."""
+        if len(charts) == self.charts and keep is None:
             return replace(self, fits=None)
-        return replace(
-            self,
-            functions=tuple(part_of(f, charts) for f in self.functions),
-            samples=self.samples.part(charts),
-            pointwise=None if self.pointwise is None else self.pointwise.part(charts),
-            fits=None,
-        )
+        whole = len(charts) == self.charts
+        functions = self.functions if whole else tuple(part_of(f, charts) for f in self.functions)
+        samples = self.samples if whole else self.samples.part(charts)
+        pointwise = self.pointwise
+        if pointwise is not None and not whole:
+            pointwise = pointwise.part(charts)
+        if keep is not None:
+            functions, samples = tuple(selected(f, keep) for f in functions), samples.part(keep)
+            pointwise = None if pointwise is None else pointwise.part(keep)
+        return replace(self, functions=functions, samples=samples, pointwise=pointwise, fits=None)
 
     def window(self, shape: tuple[int, ...], g: Tensor | None = None, inside: tuple[int, ...] | None = None) -> Tensor:
         """Weights in [0, 1] of the output pixels that count, with shape `shape` or `(*L, *shape)`.

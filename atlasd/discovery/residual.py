@@ -22,6 +22,7 @@ from atlasd.discovery.part_vectors import VectorPart
 from atlasd.discovery.problem import Function, Problem
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
+from atlasd.prediction.predictor import part_of, selected
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.executor import About, Shared, current_workers
 
@@ -137,43 +138,76 @@ class Residual:
         problem: Maps, action, data and window.
         index: The samples, `(B,)`.
         coverage: Where data are; `None` where the map is known everywhere, or where nobody asks.
+        weights: Weights of the charts, `(K,)`. Those of weight 0 are not asked, where maps of single charts can be:
+            their answers are 0.
     """
 
-    def __init__(self, problem: Problem, index: Tensor, coverage: FieldCoverage | VectorCoverage | None = None) -> None:
-        self.problem, self.index, self.coverage = problem, index, coverage
-        self.ranges = problem.blocks()
+    def __init__(
+        self,
+        problem: Problem,
+        index: Tensor,
+        coverage: FieldCoverage | VectorCoverage | None = None,
+        weights: Tensor | None = None,
+    ) -> None:
+        self.problem, self.index, self.coverage, self.weights = problem, index, coverage, weights
+        some = weights is not None and not bool((weights > 0).all())
+        blocks = problem.blocks()
+        parts = [problem.part(block) for block in blocks]
+        some = some and all(hasattr(f, "select") for part in parts for f in part.functions)
+        self.ranges: list[tuple[range, list[int]]] = []
+        self._parts: list[Shared[Part]] = []
         kind = FieldPart if problem.is_field else VectorPart
-        self._parts: list[Shared[Part]] = [Shared(kind(problem.part(r), index, coverage)) for r in self.ranges]
+        for block, part in zip(blocks, parts, strict=True):
+            keep = [k for k in range(len(block)) if not some or float(weights[block.start + k]) > 0]  # type: ignore[index]
+            if keep:
+                less = part if len(keep) == len(block) else problem.part(block, keep)
+                self.ranges.append((block, keep))
+                self._parts.append(Shared(kind(less, index, coverage)))
+        self._asked = torch.tensor([block.start + k for block, keep in self.ranges for k in keep])
 
     def few(self, samples: int) -> Residual:
         """The same on the first samples."""
-        return self if samples >= len(self.index) else Residual(self.problem, self.index[:samples], self.coverage)
+        if samples >= len(self.index):
+            return self
+        return Residual(self.problem, self.index[:samples], self.coverage, self.weights)
 
     def _all(self, method: str, *arguments: Any) -> list[Any]:
         """Answers of every block; an argument of type `_Each` has one value for each."""
         each = [tuple(a[i] if isinstance(a, _Each) else a for a in arguments) for i in range(len(self._parts))]
         tasks = [(part, method, given) for part, given in zip(self._parts, each, strict=True)]
+        names = [About(block) for block, _ in self.ranges]
         answers = []
-        for i, answer in enumerate(current_workers().stream(_ask, tasks, [About(r) for r in self.ranges], quick=True)):
+        for i, answer in enumerate(current_workers().stream(_ask, tasks, names, quick=True)):
             answers.append(answer)
             if i >= _LIVE:
                 self._parts[i].value.forget()
         return answers
 
+    def _joined(self, answers: Sequence[Tensor], dim: int) -> Tensor:
+        """Answers of all blocks side by side along the axis of charts; 0 for charts that were not asked."""
+        joined = torch.cat(list(answers), dim=dim)
+        if joined.shape[dim] == self.problem.charts:
+            return joined
+        shape = list(joined.shape)
+        shape[dim] = self.problem.charts
+        return joined.new_zeros(shape).index_copy(dim, self._asked, joined)
+
     def losses(self, elements: Tensor, *, astray: bool = False) -> Losses:
         """Losses of elements `(M, n, n)`; with `astray`, each vector is displaced as another sample would be."""
-        columns = zip(*self._all("losses", elements.double(), astray), strict=True)
-        through, plain, null, covered, displaced = (torch.cat(parts, dim=-1) for parts in columns)
-        return Losses(through, plain, null, covered, displaced.mean(-1))
+        *columns, displaced = zip(*self._all("losses", elements.double(), astray), strict=True)
+        through, plain, null, covered = (self._joined(parts, -1) for parts in columns)
+        return Losses(through, plain, null, covered, torch.cat(displaced, dim=-1).mean(-1))
 
     def inner(self, elements: Tensor) -> tuple[Tensor, Tensor]:
         """Inner products `(M, B, K, p, p)` of residuals of elements `(M, p, n, n)`, and levels `(M, B, K)`.
 
         Elements may differ from chart to chart: `(M, p, K, n, n)`.
         """
-        given = elements if elements.ndim == 4 else _Each(elements[:, :, r.start : r.stop] for r in self.ranges)
+        given: Tensor | _Each = elements
+        if elements.ndim > 4:
+            given = _Each(elements[:, :, [block.start + k for k in keep]] for block, keep in self.ranges)
         products, levels = zip(*self._all("inner", given), strict=True)
-        return torch.cat(products, dim=2), torch.cat(levels, dim=2)
+        return self._joined(products, 2), self._joined(levels, 2)
 
     def permuted(self, projectors: Tensor) -> Tensor:
         """Strength `(M,)` of swapping the part of vectors in the span of each projector `(M, n, n)` between samples."""
@@ -189,8 +223,8 @@ class Residual:
         share of the amplitude that is seen; the square of their difference, and the square of the error of the refitted
         map where the samples are.
         """
-        given = _Each([(p, [_of_block(f, r, self.problem) for f in fs]) for p, fs in planted] for r in self.ranges)
-        return torch.cat(self._all("recovered", elements.double(), given), dim=2) / len(self.index)
+        given = _Each([(p, [self._of_block(f, *r) for f in fs]) for p, fs in planted] for r in self.ranges)
+        return self._joined(self._all("recovered", elements.double(), given), 2) / len(self.index)
 
     def uneven(self, elements: Tensor) -> float:
         """How clearly errors of a map of vectors go with what elements `(M, n, n)` change, in standard deviations.
@@ -206,16 +240,16 @@ class Residual:
 
         By squares, explained and all, `(1 + P, K, 2)`.
         """
-        return torch.cat(self._all("hidden", list(plants)), dim=1) / len(self.index)
+        return self._joined(self._all("hidden", list(plants)), 1) / len(self.index)
 
     def slopes(self) -> tuple[Tensor, Tensor]:
         """Gram matrices over generators at first order: of the residual and of its null level, each `(K, n^2, n^2)`."""
         residual, null = zip(*self._all("slopes"), strict=True)
-        return torch.cat(residual), torch.cat(null)
+        return self._joined(residual, 0), self._joined(null, 0)
 
-
-def _of_block(function: Function, charts: range, problem: Problem) -> Function:
-    return function if len(charts) == problem.charts else function.part(charts)  # type: ignore[attr-defined, no-any-return]
+    def _of_block(self, function: Function, charts: range, keep: list[int]) -> Function:
+        part = function if len(charts) == self.problem.charts else part_of(function, charts)
+        return part if len(keep) == len(charts) else selected(part, keep)
 
 
 class _Each(list[Any]):

@@ -61,7 +61,7 @@ class SpectralSearch:
         n = problem.size
         if problem.is_field:
             index = problem.pick(max(self.samples, 96))
-            first = Residual(problem, index[:48]).slopes() if self.derivatives else None
+            first = Residual(problem, index[:48], weights=weights).slopes() if self.derivatives else None
             search = FieldSearch(problem, index, self.samples, self.starts, seed, progress, weights)
             return search.find(first, self.generators)
         asked = Residual(problem, problem.pick(self.slopes))

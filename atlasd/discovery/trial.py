@@ -56,7 +56,18 @@ class Clock:
 
 
 class Trial:
-    """One question and its answer: generators at once, the discrete part when it is asked for."""
+    """One question and its answer: generators at once, the discrete part when it is asked for.
+
+    Arguments:
+        question: The question.
+        problem: Maps, action and data.
+        search: How generators are searched for.
+        tolerance: The largest strength that counts as a symmetry.
+        seed: Seed of every random stream.
+        shown: Progress display.
+        clock: Times of the stages.
+        some: Whether some charts are asked where all of them together show nothing.
+    """
 
     def __init__(
         self,
@@ -67,6 +78,8 @@ class Trial:
         seed: int,
         shown: Progress,
         clock: Clock,
+        *,
+        some: bool = True,
     ) -> None:
         self.question, self.problem, self.seed, self.shown = question, problem, seed, shown
         stages = current_stages()
@@ -76,14 +89,14 @@ class Trial:
         self.regardless = getattr(search, "regardless", False)
         same = self._same_nearby(tolerance) if self.testable else None
         if self.testable or self.regardless:
-            some = {} if same is None else {"weights": same.weights}
-            self.found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown, **some))
+            part = {} if same is None else {"weights": same.weights}
+            self.found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown, **part))
         clock("search")
         self.court = same or Court(problem, tolerance, seed=seed, progress=shown, weights=self.found.weights)
         self.generators: Settled = self._ask(
             "verdict", lambda: settle_generators(self.court, self.found if self.testable else nothing)
         )
-        if self.testable and isinstance(search, SpectralSearch) and not self.generators.kept:
+        if some and self.testable and isinstance(search, SpectralSearch) and not self.generators.kept:
             self._of_some_charts(search)
         self.generators = self._ask("simplest", lambda: consistent(self.court, self.generators))
         clock("verdict")

@@ -1,8 +1,8 @@
-"""Generators that are not linear: vector fields along which a function does not change."""
+"""Generators that are not linear: vector fields along which a function does not change, or a flow commutes."""
 
 from __future__ import annotations
 
-__all__ = ["FieldDiscovery", "discover_fields"]
+__all__ = ["FieldDiscovery", "discover_fields", "flow_among"]
 
 import math
 import time
@@ -30,6 +30,10 @@ from atlasd.runtime.progress import Progress
 
 _ELSEWHERE = 0.1
 """Share of a field beyond which it points elsewhere than others."""
+_INTEGRATED = 1e-3
+"""Strength below which differences are errors of the integration."""
+_SAME = 0.05
+"""Relative distance within which a field is taken for the flow itself."""
 _AFFINE = 1e-3
 """Share of a field of higher degree below which it counts as affine: the rounding of what is printed."""
 
@@ -73,11 +77,12 @@ class FieldDiscovery(Discovery):
 def discover_fields(
     x: Any, y: Any, *, action: PolynomialAction, tolerance: float, seed: int, progress: Progress, **options: Any
 ) -> FieldDiscovery:
-    """Finds polynomial vector fields along whose flow a function does not change.
+    """Finds polynomial vector fields along whose flow a function does not change, or whose flows commute with a flow.
 
     Fields that do not change a function need not be closed under brackets in any finite degree: each is judged by
     itself, at finite size, and nothing is said about a group unless all are affine. Such a field times any function is
-    another one: of each degree only those are kept that point where no simpler ones do.
+    another one: of each degree only those are kept that point where no simpler ones do. The same holds for a flow, of
+    itself, of the fields that commute with it, and of the functions that it conserves.
 
     Arguments:
         x: Inputs.
@@ -93,7 +98,7 @@ def discover_fields(
     problem, fitted = prepare(x, y, action=action, seed=seed, progress=progress, **options)
     kept, multiples = Settled(torch.zeros(0, problem.size, problem.size), [], []), 0
     for degree in range(1, action.degree + 1):
-        part = replace(problem, action=PolynomialAction(degree=degree))
+        part = replace(problem, action=replace(action, degree=degree))
         found = SpectralSearch().find(part, seed=seed, progress=progress)
         settled = _settle(Court(part, tolerance, seed=seed, progress=progress), found.basis)
         kept, more = _with_new(problem, kept, settled)
@@ -107,10 +112,14 @@ def discover_fields(
         worst = max(f.direction.upper for f in settled.kept)
         count = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
         known = f" Affine, they make up {group.name}." if group.dimension else ""
-        reason = f"The map does not change along {count}: the breaking is at most {worst:.1%} on held-out data.{known}"
+        said = "The flow commutes with" if action.velocities else "The map does not change along"
+        reason = f"{said} {count}: the breaking is at most {worst:.1%} on held-out data.{known}"
         if multiples:
-            reason += f" {multiples} more are multiples of these by functions, and say nothing new."
+            others = "of the flow itself and of these" if action.velocities else "of these"
+            reason += f" {multiples} more are multiples {others} by functions, and say nothing new."
         verdict = replace(verdict, symmetric=True, reason=reason)
+    elif multiples:
+        verdict = replace(verdict, reason="No symmetry but the flow itself, and its multiples by what it conserves.")
     return FieldDiscovery(
         group=group,
         verdict=verdict,
@@ -143,7 +152,10 @@ def _check_memory(x: Any, action: PolynomialAction) -> None:
 
 
 def _settle(court: Court, basis: Tensor) -> Settled:
-    """Judges the span of the best class of candidates `(k, m, m)`, in a basis that reads well."""
+    """Judges the span of the best class of candidates `(k, m, m)`, in a basis that reads well.
+
+    Many fields nearly leave a map as it is where a library is large: no floor makes them as good as exact ones.
+    """
     nothing = basis[:0]
     if not len(basis):
         return Settled(nothing, [], [])
@@ -151,7 +163,7 @@ def _settle(court: Court, basis: Tensor) -> Settled:
     order = quick.argsort()
     quick, error, basis = quick[order], error[order], basis[order]
     near = int((quick <= 2 * court.tolerance).sum())
-    best = next((k for k in range(1, near) if apart(quick[:k], quick[k], error[:k].max(), court.floor)), near)
+    best = next((k for k in range(1, near) if apart(quick[:k], quick[k], error[:k].max(), floor=_INTEGRATED)), near)
     if not best:
         return Settled(nothing, [], court.generators(basis[:1]))
     dropped = []
@@ -162,30 +174,58 @@ def _settle(court: Court, basis: Tensor) -> Settled:
         dropped = [f for f in findings if not f.passed]
         if len(passed) == len(findings):
             ranks = sorted(passed, key=lambda i: findings[i].direction.upper)
-            count = exact_class([findings[i] for i in ranks], court.floor)
+            count = exact_class([findings[i] for i in ranks], floor=_INTEGRATED)
             others = [approximate(findings[i]) for i in ranks[count:]]
             return Settled(plain[ranks[:count]], [findings[i] for i in ranks[:count]], others)
     return Settled(nothing, [], dropped)
+
+
+def flow_among(rows: Tensor, flow: Tensor, noise: float) -> Tensor | None:
+    """The flow as a combination `(k,)` of fields, where it is one.
+
+    Arguments:
+        rows: What each field does to the states, `(k, M)`.
+        flow: Velocities, `(M,)`.
+        noise: Share of the square of the velocities that is noise.
+    """
+    mix = torch.linalg.lstsq(rows.mT, flow[:, None]).solution[:, 0]
+    left = float((flow - mix @ rows).square().mean() / flow.square().mean())
+    return mix if left <= noise + _SAME**2 else None
 
 
 def _with_new(problem: Problem, kept: Settled, found: Settled) -> tuple[Settled, int]:
     """Fields of lower degrees with those of the next one that point elsewhere, and how many do not."""
     n, size = problem.samples.size, problem.size
     columns = found.matrices.shape[-1]
+    if (
+        exact_class([*found.kept, *kept.kept], floor=_INTEGRATED) == len(found.kept) > 0
+    ):  # those of lower degrees came near only
+        worse = [approximate(f) for f in kept.kept]
+        kept, found = Settled(kept.matrices[:0], [], []), replace(found, dropped=[*found.dropped, *worse])
     given = functional.pad(found.matrices, (0, size - columns, 0, size - columns))
-    if not len(given) or not len(kept.matrices):
-        return Settled(given if len(given) else kept.matrices, found.kept or kept.kept, found.dropped), 0
-    x = problem.inputs(problem.pick(256))[:, 0].double().reshape(-1, n)
     action = problem.action
     assert isinstance(action, PolynomialAction)
-    old, new = (torch.einsum("kij,bj->kbi", m[:, :n], action.columns(x)) for m in (kept.matrices, given))
+    if not len(given) or not (len(kept.matrices) or action.velocities):
+        return Settled(given if len(given) else kept.matrices, found.kept or kept.kept, found.dropped), 0
+    index = problem.pick(256)
+    x = problem.inputs(index)
+    at = action.columns(x[:, 0].double().reshape(-1, n))
+    old, new = (torch.einsum("kij,bj->kbi", m[:, :n], at) for m in (kept.matrices, given))
+    chosen = list(range(len(given)))
+    if action.velocities:
+        flow = problem.functions[0](x)[:, 0].double()
+        mix = flow_among(new.flatten(1), flow.flatten(), noise=0.0)
+        if mix is not None:  # the flow is one of them: it takes the place of the one that it holds most of
+            chosen.remove(int((mix * new.flatten(1).norm(dim=1)).abs().argmax()))
+            flow = torch.einsum("k,kbi->bi", mix, new)
+        old = torch.cat([flow[None], old])
     old, new = (v / v.square().sum(-1).mean(-1).sqrt()[:, None, None] for v in (old, new))
     # What is left of every field beside those of lower degree, at every place.
     u, s, _ = torch.linalg.svd(old.movedim(0, -1), full_matrices=False)  # (b, n, r)
-    u = u * (s > _ELSEWHERE * s.amax())[:, None]
+    u = u * (s > _ELSEWHERE * s.amax(1, keepdim=True))[:, None]
     left = new - torch.einsum("bir,bjr,kbj->kbi", u, u, new)
     size_left = left.square().sum(-1).mean(-1).sqrt()
-    fresh = [i for i in range(len(given)) if float(size_left[i]) > _ELSEWHERE]
+    fresh = [i for i in chosen if float(size_left[i]) > _ELSEWHERE]
     matrices = torch.cat([kept.matrices, given[fresh]])
     findings = [*kept.kept, *(found.kept[i] for i in fresh)]
     return Settled(matrices, findings, found.dropped), len(given) - len(fresh) - len(kept.matrices)

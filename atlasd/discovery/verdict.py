@@ -43,10 +43,14 @@ _CLEAR = 4.0
 _FELT = 1e-4
 """Strength of unrelated transformations below which nothing feels a direction: rounding."""
 _VECTORS, _FIELDS = 1024, 128
+_FEW = 48
+"""Fields that tell how much a symmetry of other charts is broken on a chart that was left out."""
 _LADDER = (0.15, 0.35, 0.7, 1.2)
 _RANDOM = 6
 _TURNS = 60
-"""Members of a one-parameter group that are looked at for one that data cover."""
+"""Members of a one-parameter group that are looked at for those that data cover."""
+_MEMBERS = 8
+"""Members of a coset that are judged in place of one, at most."""
 
 
 class Court:
@@ -68,6 +72,7 @@ class Court:
         index = problem.pick(_FIELDS if problem.is_field else _VECTORS)
         self.residual = Residual(problem, index, known_inputs(problem))
         self._rungs: Tensor | None = None
+        self._all: Residual | None = None
         self._sensitivity = Sensitivity(problem, self.residual, tolerance, self.weights, progress)
 
     @property
@@ -79,7 +84,7 @@ class Court:
     def memory(self, kept: tuple[Tensor, Tensor | None, list[float] | None]) -> None:
         index, self._rungs, self._sensitivity.sizes = kept
         if not torch.equal(index, self.residual.index):
-            self.residual = Residual(self.problem, index, self.residual.coverage)
+            self.residual = Residual(self.problem, index, self.residual.coverage, self.residual.weights)
 
     @property
     def floor(self) -> float:
@@ -99,13 +104,29 @@ class Court:
         groups = [trials[i : i + len(sizes)] for i in range(0, len(trials), len(sizes))]
         return self._judge([self._counting(group) for group in groups], groups)
 
-    def elements(self, elements: Tensor) -> list[Finding]:
-        """Judges group elements `(m, n, n)`, each together with its inverse."""
+    def elements(self, elements: Tensor, basis: Tensor | None = None) -> list[Finding]:
+        """Judges group elements `(m, n, n)`, each together with its inverse.
+
+        An element stands for its coset: where data hardly cover it, every sample is taken by members that leave it
+        among the data.
+
+        Arguments:
+            elements: The elements.
+            basis: Generators `(k, n, n)` of the identity component, which were found to be symmetries.
+        """
         if not len(elements):
             return []
-        pairs = torch.stack([elements.double(), torch.linalg.inv(elements.double())], dim=1)
-        groups = [[trial] for trial in self._trials(pairs, (1.0,) * len(elements))]
+        trials = self._of_elements(elements)
+        if basis is not None and len(basis) and self.residual.coverage is not None:
+            few = [i for i, trial in enumerate(trials) if trial.coverage < COVERED]
+            for i in few:
+                trials[i] = Measured.joined(self._of_elements(self._members(elements[i], basis)))
+        groups = [[trial] for trial in trials]
         return self._judge([self._counting(group) for group in groups], groups)
+
+    def _of_elements(self, elements: Tensor) -> list[Measured]:
+        pairs = torch.stack([elements.double(), torch.linalg.inv(elements.double())], dim=1)
+        return self._trials(pairs, (1.0,) * len(elements))
 
     def strengths(self, basis: Tensor, samples: int = 256) -> tuple[Tensor, Tensor]:
         """A quick look at generators `(k, n, n)`: the largest strength over sizes that count, and its error, `(k,)`."""
@@ -120,31 +141,19 @@ class Court:
         found = torch.tensor(worst, dtype=torch.float64).clamp_min(0.0).sqrt()
         return found[:, 0], found[:, 1]
 
-    def best_covered(self, elements: Tensor, basis: Tensor) -> Tensor:
-        """For each of some elements `(m, n, n)` that data hardly cover, a member of its coset that they cover best.
-
-        Arguments:
-            elements: The elements.
-            basis: Generators `(k, n, n)` of the identity component.
-        """
-        if not len(basis) or self.residual.coverage is None:
-            return elements
-        angles = torch.arange(1, _TURNS, dtype=torch.float64) * (2 * math.pi / _TURNS)
+    def _members(self, element: Tensor, basis: Tensor) -> Tensor:
+        """Members `(J, n, n)` of the coset of an element that together take most samples to where data are."""
+        angles = torch.arange(_TURNS, dtype=torch.float64) * (2 * math.pi / _TURNS)
         steps = torch.matrix_exp(angles[:, None, None, None] * scaled(basis.double())).flatten(0, 1)
-        quick = self.residual.few(16)
-
-        def shares(g: Tensor) -> Tensor:
-            return quick.losses(g).covered.mean(1) @ self.weights / self.weights.sum()
-
-        best = []
-        for g in elements.double():
-            members = torch.cat([g[None], g @ steps])
-            mine = shares(members[:1])
-            if float(mine) >= 0.5:
-                best.append(g)
-                continue
-            best.append(members[int(torch.cat([mine, shares(members[1:])]).argmax())])
-        return torch.stack(best) if best else elements
+        every = element.double() @ steps
+        held = self.weights > 0
+        rows = self.residual.few(16 if self.problem.is_field else 128).losses(every).covered[..., held].flatten(1)
+        left = torch.ones_like(rows[0])
+        taken: list[int] = []
+        while len(taken) < _MEMBERS and float((gain := rows @ left).max()) >= (0.05 if taken else 0.0) * len(left):
+            taken.append(int(gain.argmax()))
+            left = left * (1 - rows[taken[-1]])
+        return every[taken]
 
     def holding(self, basis: Tensor, *, every: bool = False) -> Tensor:
         """On which charts the one of some generators `(k, n, n)` that holds on most of them does, `(K,)`.
@@ -176,9 +185,9 @@ class Court:
 
     def on(self, weights: Tensor) -> Court:
         """The same with other weights of the charts; data of the others say nothing about where data are."""
-        residual = Residual(self.problem, self.residual.index, known_inputs(self.problem, weights=weights))
+        residual = Residual(self.problem, self.residual.index, known_inputs(self.problem, weights=weights), weights)
         sensitivity = Sensitivity(self.problem, residual, self.tolerance, weights, self.progress)
-        return self._with(weights=weights, residual=residual, _rungs=None, _sensitivity=sensitivity)
+        return self._with(weights=weights, residual=residual, _rungs=None, _sensitivity=sensitivity, _all=self.residual)
 
     def _with(self, **changed: Any) -> Court:
         other = object.__new__(Court)
@@ -203,7 +212,7 @@ class Court:
             share = 0.0 if bool(wild[i]) else share
             count = int((kept.sum((0, 2)) > 0).sum())
             e, d, p = (z[i].sum(0) for z in (excess, scale, plain))
-            trials.append(Measured(pairs[i], e, d, p, share, telling[i], count, size))
+            trials.append(Measured(pairs[i], e, d, p, kept.sum(0), share, telling[i], count, size))
         return trials
 
     def _telling(self, pairs: Tensor, losses: Losses) -> list[float]:
@@ -327,7 +336,17 @@ class Court:
             reach = f"data reach sizes up to {extent:.2g} only"
             reason = f"{reach}; over a quarter turn the breaking would be about {min(least, 1.0):.0%}"
             direction = replace(direction, decision="cannot tell", reason=reason)
-        return Finding(direction, trial.element, trial.charts())
+        return Finding(direction, trial.element, self._charts(trial))
+
+    def _charts(self, trial: Measured) -> Tensor:
+        """Strength on every chart, `(K,)`; where some were left out, on those as well."""
+        charts = trial.charts()
+        if self._all is None or bool((self.weights > 0).all()):
+            return charts
+        losses = self._all.few(_FEW).losses(trial.pair)
+        excess, scale = losses.excess.sum((0, 1)), losses.scale.sum((0, 1))
+        there = torch.where(scale > 0, excess / scale.clamp_min(1e-300), math.nan).clamp_min(0.0).sqrt()
+        return torch.where(self.weights > 0, charts, there)
 
     def _interval(self, trial: Measured, level: float) -> tuple[float, float, float, bool]:
         """Ratio of means with both ends of its interval, and whether the scale is determined at all.

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from atlasd.geometry.resample import Fill, Interpolation, as_spline, pixel_grid
+from atlasd.geometry.spans import FieldSpan, span_of
 from atlasd.geometry.splines import FieldSpline, pixel_slopes
 
 Representation: TypeAlias = Callable[[Tensor], Tensor]
@@ -122,6 +123,10 @@ class GridAction:
         """Fields `(*L, C, *S)` with their coefficients, to be transformed many times."""
         return as_spline(x, self.dimensions, interpolation=self.interpolation, fill=self.fill)
 
+    def span(self, x: Tensor) -> FieldSpan | FieldSpline:
+        """The same as mixtures of a few fields, where that takes much fewer."""
+        return span_of(self.spline(x))
+
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
         """Transforms fields `(*L, C, *S)` by `(*A, n, n)`, to `(*broadcast(A, L), C, *S)`."""
         return self._move(g, x, self.rho_in)
@@ -130,12 +135,12 @@ class GridAction:
         """Transforms fields `(*L, C, *S)` by `(*A, n, n)`, to `(*broadcast(A, L), C, *S)`."""
         return self._move(g, y, self.rho_out)
 
-    def input_at(self, g: Tensor, x: Tensor | FieldSpline, points: Tensor) -> Tensor:
+    def input_at(self, g: Tensor, x: Tensor | FieldSpan | FieldSpline, points: Tensor) -> Tensor:
         """Values of the transformed fields at some offsets from the centre only.
 
         Arguments:
             g: Elements, with shape `(*A, n, n)`.
-            x: Fields, with shape `(*L, C, *S)`, or `action.spline` of them.
+            x: Fields, with shape `(*L, C, *S)`, or `action.spline` or `action.span` of them.
             points: Offsets p from the centre in pixels, with shape `(P, n)`; `pixel_grid(S)` for all pixels.
 
         Returns:
@@ -143,7 +148,7 @@ class GridAction:
         """
         return self._values(g, x, points, self.rho_in)
 
-    def output_at(self, g: Tensor, y: Tensor | FieldSpline, points: Tensor) -> Tensor:
+    def output_at(self, g: Tensor, y: Tensor | FieldSpan | FieldSpline, points: Tensor) -> Tensor:
         """Values of the transformed outputs at offsets `(P, n)` from the centre, as in `input_at`."""
         return self._values(g, y, points, self.rho_out)
 
@@ -155,15 +160,14 @@ class GridAction:
         """First-order change of fields `(*L, C, *S)` along `(n, n)`."""
         return self._generate(a, y, self.rho_out)
 
-    def _as_spline(self, field: Tensor | FieldSpline) -> FieldSpline:
-        return field if isinstance(field, FieldSpline) else self.spline(field)
-
     def _move(self, g: Tensor, field: Tensor, rho: Representation | None) -> Tensor:
         shape = tuple(field.shape[-self.dimensions :])
         return self._values(g, field, pixel_grid(shape, dtype=torch.float64), rho).unflatten(-1, shape)
 
-    def _values(self, g: Tensor, field: Tensor | FieldSpline, points: Tensor, rho: Representation | None) -> Tensor:
-        spline = self._as_spline(field)
+    def _values(
+        self, g: Tensor, field: Tensor | FieldSpan | FieldSpline, points: Tensor, rho: Representation | None
+    ) -> Tensor:
+        spline = self.spline(field) if isinstance(field, Tensor) else field
         moved = spline.at(_snapped(self.sources(g, points) + _centre(spline.shape)))
         return moved if rho is None else _on_axis(rho(self.linear(g)), moved, -2)
 

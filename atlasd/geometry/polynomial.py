@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["PolynomialAction", "change_coordinates", "write_field"]
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,10 +24,12 @@ class PolynomialAction(VectorAction):
 
     A generator is a square matrix with one column for each monomial, by degree, the constant first; its first n rows
     are the components of the field, and the others are zero. An element is the generator whose flow leads to it in unit
-    time: there is no product of elements, and no group beyond the flows. Outputs are invariant.
+    time: there is no product of elements, and no group beyond the flows. Outputs are invariant, or velocities.
 
     Arguments:
         degree: Highest degree of the monomials.
+        velocities: Whether outputs are velocities of the inputs: they transform by the derivative of the map, which
+            differs from place to place.
 
     Example:
         >>> rotation = torch.zeros(3, 3)
@@ -37,6 +39,7 @@ class PolynomialAction(VectorAction):
     """
 
     degree: int = 2
+    velocities: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.degree, bool) or not isinstance(self.degree, int) or self.degree < 1:
@@ -58,14 +61,34 @@ class PolynomialAction(VectorAction):
 
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
         """Transforms vectors `(*L, n)` or tokens `(*L, P, n)` by `(m, m)` or `(*L, m, m)`; NaN far beyond the data."""
-        h = 1 / _STEPS
-        for _ in range(_STEPS):
-            k1 = self.input_generator(g, x)
-            k2 = self.input_generator(g, x + h / 2 * k1)
-            k3 = self.input_generator(g, x + h / 2 * k2)
-            k4 = self.input_generator(g, x + h * k3)
-            x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        x = _integrate(lambda z: self.input_generator(g, z), x)
         return torch.where(x.abs() < 1e6, x, torch.nan)
+
+    def bring_back(self, g: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Outputs `(*L, n)` that belong to transformed vectors, as they are at the vectors `(*L, n)` themselves."""
+        if not self.velocities:
+            return y
+        n = x.shape[-1]
+
+        def along(z: Tensor) -> Tensor:
+            frame = self._slopes(g, z[..., 0]) @ z[..., 1:]
+            return torch.cat([self.input_generator(g, z[..., 0]).unsqueeze(-1), frame], dim=-1)
+
+        start = torch.cat([x.unsqueeze(-1), torch.eye(n, dtype=x.dtype).expand(*x.shape, n)], dim=-1)
+        frame = _integrate(along, start)[..., 1:]
+        lost = ~(frame.abs() < 1e6).all(-1, keepdim=True).all(-2, keepdim=True)
+        frame = torch.where(lost, torch.eye(n, dtype=x.dtype), frame)
+        back = torch.linalg.solve_ex(frame, y.unsqueeze(-1)).result.squeeze(-1)
+        return torch.where(lost[..., 0], torch.nan, back)
+
+    def output_change(self, a: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """First-order change of outputs `(*L, c)` of vectors `(*L, n)`."""
+        return (self._slopes(a, x) @ y.unsqueeze(-1)).squeeze(-1) if self.velocities else torch.zeros_like(y)
+
+    def _slopes(self, a: Tensor, x: Tensor) -> Tensor:
+        """Derivatives `(*L, n, n)` of the field at vectors."""
+        n = x.shape[-1]
+        return a[..., :n, :].to(x.dtype) @ Monomials(n, self.degree).gradients(x)
 
     def input_generator(self, a: Tensor, x: Tensor) -> Tensor:
         """The field at vectors."""
@@ -74,6 +97,18 @@ class PolynomialAction(VectorAction):
         missing = x.ndim - 1 - (rows.ndim - 2) if a.ndim > 2 else 0
         rows = rows.reshape(*rows.shape[:-2], *[1] * missing, *rows.shape[-2:])
         return (rows @ self.columns(x).unsqueeze(-1)).squeeze(-1)
+
+
+def _integrate(speed: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Where a flow leads in unit time, by the method of Runge and Kutta."""
+    h = 1 / _STEPS
+    for _ in range(_STEPS):
+        k1 = speed(x)
+        k2 = speed(x + h / 2 * k1)
+        k3 = speed(x + h / 2 * k2)
+        k4 = speed(x + h * k3)
+        x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+    return x
 
 
 def change_coordinates(fields: Tensor, linear: Tensor, shift: Tensor, degree: int) -> Tensor:

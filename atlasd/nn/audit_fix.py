@@ -20,6 +20,14 @@ from atlasd.nn.compact import invariant_form
 from atlasd.nn.tensor_types import TensorType
 
 
+class _Wrapped(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.forward = function
+
+
 def fix_price(
     model: Callable[[Tensor], Any],
     x: Tensor,
@@ -29,13 +37,14 @@ def fix_price(
     outputs: TensorType | None,
 ) -> tuple[tuple[float, float], str]:
     """Errors of a model before and after it was made symmetric, with words for how and which errors these are."""
-    if y is None or not isinstance(model, nn.Module):
-        raise InputError("`fix` must have a module and targets in `data` to show its price, got none; give both.")
+    if y is None:
+        raise InputError("`fix` must have targets in `data` to show its price, got none; give them.")
+    inner = model if isinstance(model, nn.Module) else _Wrapped(model)
     fixed: nn.Module
     if invariant_form(group) is not None:
-        fixed, how = symmetrize(model, group, action=action, outputs=outputs), "averaged over the group"
+        fixed, how = symmetrize(inner, group, action=action, outputs=outputs), "averaged over the group"
     else:
-        fixed, how = canonicalize(model, group, x, action=action, outputs=outputs), "brought to a standard pose"
+        fixed, how = canonicalize(inner, group, x, action=action, outputs=outputs), "brought to a standard pose"
     errors = []
     for one in (model, fixed):
         with evaluating(one), torch.no_grad():

@@ -47,7 +47,8 @@ def audit_layers(
     How hidden channels transform is not known. A layer passes if one orthogonal map R of its channels makes
     :math:`h(g x) = R\, g h(x)` for all samples and places; for features without places any linear map will do. The
     breaking is what is left, over the spread. It starts at the first layer whose outputs are off while its inputs are
-    not, or whose inputs are off while all that was made before is not.
+    not, or whose inputs are off while all that was made before is not. Where all layers inside a module pass and what
+    it makes of them does not, it is the module.
 
     Arguments:
         model: The model; without layers that can be watched nothing is found.
@@ -67,6 +68,8 @@ def audit_layers(
         given = max((_misfit(a, b, g, spatial) for a, b in pairs), default=0.0)
         made = _misfit(one.made, other.made, g, spatial)
         culprit = not found and (_off(made, tolerance) or _off(given, tolerance))
+        if one.parts and not culprit:
+            continue
         cause = _cause(one, other, g, spatial, tolerance, given, rows) if culprit else ""
         name, kind = one.name, one.kind
         if culprit and cause == "mixed" and rows:
@@ -123,6 +126,8 @@ def _procrustes(u: Tensor, v: Tensor) -> Tensor:
 def _cause(
     one: Step, other: Step, g: Tensor, spatial: bool, tolerance: float, given: float, rows: list[LayerFinding]
 ) -> str:
+    if one.parts:
+        return "what it does beside its layers"
     if any(t.dtype in (torch.float16, torch.bfloat16) for t in (*one.given, one.made)):
         return "half precision"
     if spatial and any(_has_places(t) for t in (*one.given, one.made)):

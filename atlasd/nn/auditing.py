@@ -111,7 +111,7 @@ class Audit:
             "elements": [asdict(e) for e in self.elements],
             "layers": [asdict(layer) for layer in self.layers],
             "model": None if self.found is None else self.found.verdict.reason,
-            "data": None if self.data is None else {"group": self.data.group.name, "reason": self.data.verdict.reason},
+            "data": None if self.data is None else {"group": self.data.answer, "reason": self.data.verdict.reason},
             "notes": list(self.notes),
             "price": None
             if self.price is None
@@ -128,11 +128,15 @@ class Audit:
     def __str__(self) -> str:
         verdict = "has" if self.symmetric else "does not have" if self.broken else "cannot be said to have"
         lines = [f"The model {verdict} the symmetry {self.group.name}."]
+        if not self.elements:
+            lines = ["No symmetry was asked about." if self.found is None else f"The model: {self.found.answer}."]
         if self.found is not None:
             lines.append(f"  discovered from the model: {self.found.verdict.reason}")
         for e in self.elements:
-            worst = "constant outputs" if math.isnan(e.worst) else f"breaking {e.worst:.2%}"
-            lines.append(f"  {e.name:24} {worst:20} {e.decision} (tolerance {e.tolerance:.2%})")
+            ends = [max((v for v in side if not math.isnan(v)), default=0.0) for side in (e.lower, e.upper)]
+            worst = f"breaking {e.worst:.2%} ({ends[0]:.2%} to {ends[1]:.2%})"
+            worst = "constant outputs" if math.isnan(e.worst) else worst
+            lines.append(f"  {e.name:24} {worst:36} {e.decision} (tolerance {e.tolerance:.2%})")
             if len(e.strengths) > 1 and e.decision == "broken":
                 off = [f"{n} {s:.2%}" for n, s in zip(self.outputs, e.strengths, strict=True) if s > e.tolerance]
                 lines.append(f"    outputs: {', '.join(off[:6])}{' ...' if len(off) > 6 else ''}")
@@ -142,7 +146,7 @@ class Audit:
             figures = f"; in {c.given:.2%}, out {c.made:.2%}" if c.made > c.given else ""
             lines.append(f"  it starts at layer {c.name} ({c.kind}){cause}{figures}")
         if self.data is not None:
-            lines.append(f"  the data have {self.data.group.name}: {self.data.verdict.reason}")
+            lines.append(f"  the data: {self.data.answer}. {self.data.verdict.reason}")
         if self.price is not None:
             lines.append(f"  {self.fixed} {self.price[1]:.4g}, {self.price[0]:.4g} before")
         return "\n".join([*lines, *(f"  note: {n}" for n in self.notes)])
@@ -203,7 +207,7 @@ def audit(
         group = found.group
         tolerance = float(found.config["tolerance"]) if tolerance is None else tolerance
         action = found_action(found, model, x) if action is None and outputs is None else action
-        if not group.dimension and group.order == 1:
+        if not group.dimension and group.components == 1:
             notes.append("no symmetry was found in the model; give `group` to measure how strongly one is broken")
     group = as_group(group)
     findings: list[ElementFinding] = []

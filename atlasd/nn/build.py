@@ -62,12 +62,14 @@ def network(
         ('EquivariantMLP', torch.Size([50, 1]))
     """
     group = as_group(found)
-    if not group.dimension and group.order == 1:
+    if not group.dimension and group.components == 1:
         reason = f" ({found.verdict.reason})" if isinstance(found, Discovery) else ""
         raise InputError(f"a network needs a symmetry, and none was found{reason}; take a plain network.")
     x, y = torch.as_tensor(x), torch.as_tensor(y)
     if len(x) != len(y):
         raise InputError(f"`y` must have one target for each of {len(x)} samples, got {len(y)}; check the arrays.")
+    if not bool(x.isfinite().all() and y.isfinite().all()):
+        raise InputError("`x` and `y` must be finite, got NaN or infinite numbers; leave these samples out.")
     if width is not None and width < 1:
         raise InputError(f"`width` must be at least 1, got {width}; 64 is usual for vectors, 30 for fields.")
     said = str(found.config.get("targets", "")) if isinstance(found, Discovery) else ""

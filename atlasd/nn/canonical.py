@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from atlasd.algebra.balance import balance
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
@@ -29,7 +28,7 @@ from atlasd.geometry.actions import Action
 from atlasd.geometry.resample import pixel_grid
 from atlasd.nn.averaging import Symmetrized
 from atlasd.nn.checks import default_action, map_leaves
-from atlasd.nn.compact import haar_sample
+from atlasd.nn.compact import haar_sample, straight_frame
 from atlasd.nn.groups import GroupLike, as_group
 from atlasd.nn.tensor_types import TensorType, scalar
 from atlasd.runtime.random import stream
@@ -200,7 +199,7 @@ def _split(group: Group) -> tuple[Tensor, Tensor, Group]:
     n = group.size
     if not group.dimension:
         return torch.eye(n, dtype=torch.float64), torch.zeros(0, n, n, dtype=torch.float64), group
-    change = torch.from_numpy(balance(group.algebra.frame().numpy(), precision=1e-9))
+    change = straight_frame(group)
     back = torch.linalg.inv(change)
     straight = group.algebra.adjoint(change)
     if straight.distance(LieAlgebra(straight.basis.mT)) > _REDUCTIVE:

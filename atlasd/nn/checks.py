@@ -93,13 +93,13 @@ def field_error(
         The error, or `(M,)` errors; nan where all outputs are constant.
 
     Example:
-        >>> turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+        >>> rotation = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
         >>> x = torch.randn(1, 1, 9, 9, generator=torch.Generator().manual_seed(0))
         >>> blur = torch.nn.AvgPool2d(3, 1, 1)
-        >>> bool(field_error(blur, x, turn) < 1e-6), bool(field_error(lambda x: x.cumsum(-1), x, turn) > 0.5)
+        >>> bool(field_error(blur, x, rotation) < 1e-6), bool(field_error(lambda x: x.cumsum(-1), x, rotation) > 0.5)
         (True, True)
     """
-    errors, _ = output_errors(function, x, g, action=action, outputs=outputs, radius=radius)
+    errors, _ = output_errors(function, x, g, action, outputs, radius)
     return errors.square().nanmean(-1).sqrt().reshape(g.shape[:-2])
 
 
@@ -107,10 +107,9 @@ def output_errors(
     function: Callable[[Tensor], Output],
     x: Tensor,
     g: Tensor,
-    *,
-    action: Action | None = None,
-    outputs: TensorType | None = None,
-    radius: float | None = None,
+    action: Action | None,
+    outputs: TensorType | None,
+    radius: float | None,
 ) -> tuple[Tensor, list[str]]:
     """Errors `(M, outputs)` of every output in units of its spread, and the names of the outputs.
 
@@ -307,9 +306,9 @@ def assert_equivariant(
         if group.dimension and invariant_form(group) is None:
             elements = group.sample(samples, generator=generator, scale=0.2)
         else:
-            elements = haar_sample(group, max(1, samples // group.order), generator=generator)
+            elements = haar_sample(group, max(1, samples // group.components), generator=generator)
     tried = elements.reshape(-1, *elements.shape[-2:])
-    errors, names = output_errors(function, x, tried, action=action, outputs=outputs, radius=radius)
+    errors, names = output_errors(function, x, tried, action, outputs, radius)
     constant = errors.isnan().any(0)
     if bool(errors.nan_to_num(nan=0.0).le(tolerance).all()) and bool(constant.any()):
         still = [name for name, flag in zip(names, constant.tolist(), strict=True) if flag]

@@ -1,14 +1,15 @@
-r"""Whether a group is compact, and how to draw from it evenly: what averages over a group need."""
+r"""Coordinates that suit a group, whether it is compact, and how to draw from it evenly."""
 
 from __future__ import annotations
 
-__all__ = ["haar_sample", "invariant_form", "unbounded_direction"]
+__all__ = ["haar_sample", "invariant_form", "square_root", "straight_frame", "unbounded_direction"]
 
 import math
 
 import torch
 from torch import Tensor
 
+from atlasd.algebra.balance import balance
 from atlasd.algebra.group import Group
 from atlasd.errors import InputError
 
@@ -49,6 +50,23 @@ def invariant_form(group: Group, tolerance: float = _NOISE) -> Tensor | None:
     if float(torch.linalg.eigvalsh(form)[0]) <= 1e-3 * float(form.abs().max()):
         return None
     return _normalised(form) if _change(group, form) <= tolerance else None
+
+
+def straight_frame(group: Group) -> Tensor:
+    r"""Coordinates S `(n, n)` in which a reductive group contains the transposes of its elements.
+
+    There :math:`S A S^{-1}` takes up the least volume (Kempf and Ness, 1979), and a finite group is orthogonal. Where
+    there are no such coordinates, as for a shear, S has a very large condition.
+    """
+    if group.dimension:
+        return torch.from_numpy(balance(group.algebra.frame().numpy(), precision=1e-9))
+    return square_root((group.cosets.mT @ group.cosets).mean(0))
+
+
+def square_root(form: Tensor) -> Tensor:
+    """The symmetric root of a positive definite matrix."""
+    values, vectors = torch.linalg.eigh(form)
+    return (vectors * values.sqrt()) @ vectors.mT
 
 
 def unbounded_direction(group: Group) -> str:

@@ -22,10 +22,10 @@ def output_change(function: Callable[[Tensor], Tensor], x: Tensor, elements: Ten
 
     Example:
         >>> x = torch.randn(50, 3, 2, generator=torch.Generator().manual_seed(0))
-        >>> turn = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]])
-        >>> round(output_change(lambda x: x.square().sum((1, 2)), x, turn), 5)
+        >>> rotation = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]])
+        >>> round(output_change(lambda x: x.square().sum((1, 2)), x, rotation), 5)
         0.0
-        >>> output_change(lambda x: x[:, 0, 0], x, turn) > 1
+        >>> output_change(lambda x: x[:, 0, 0], x, rotation) > 1
         True
     """
     with torch.no_grad():
@@ -46,7 +46,7 @@ def elements_inside(group: Group, count: int, *, generator: torch.Generator, sca
     """
     frame = group.algebra.frame()
     coefficients = scale * torch.randn(count, len(frame), generator=generator, dtype=torch.float64)
-    choice = torch.randint(group.order, (count,), generator=generator)
+    choice = torch.randint(group.components, (count,), generator=generator)
     drawn = group.cosets[choice] @ torch.matrix_exp(torch.einsum("mk,kij->mij", coefficients, frame))
     return _unscaled(drawn)
 

@@ -142,9 +142,9 @@ def default_type(group: Group) -> FieldType:
             f"`group` must act on the plane, got {group.size} x {group.size} matrices; see `EquivariantMLP`."
         )
     if not group.dimension:
-        if group.order > _MOST_ELEMENTS:
+        if group.components > _MOST_ELEMENTS:
             raise InputError(f"`group` must have at most {_MOST_ELEMENTS} elements, got {group}; take a subgroup.")
-        return resolve("regular" if group.order > 1 else "trivial", group)
+        return resolve("regular" if group.components > 1 else "trivial", group)
     if invariant_form(group) is None:
         raise InputError(
             f"no network with bounded windows commutes with {group}: {unbounded_direction(group)}; "

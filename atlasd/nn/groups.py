@@ -20,7 +20,7 @@ def as_group(value: GroupLike) -> Group:
 
     Example:
         >>> from atlasd.algebra import known
-        >>> as_group(known.so(3)).order
+        >>> as_group(known.so(3)).components
         1
     """
     if isinstance(value, Discovery):

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["IcosahedralUNet"]
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -64,33 +65,17 @@ class IcosahedralUNet(nn.Module):
         self.in_channels, self.classes = in_channels, classes
         levels = range(resolution, resolution - len(channels), -1)
         before = (in_channels, *channels)
+        conv = partial(HexConv, flat=flat, own=own, generator=generator)
         self.down = nn.ModuleList(
-            _Block(
-                before[i],
-                wide,
-                resolution=resolution if i == 0 else levels[i] + 1,
-                stride=1 if i == 0 else 2,
-                flat=flat,
-                own=own,
-                generator=generator,
-            )
+            _Block(conv(before[i], wide, resolution=min(levels[i] + 1, resolution), stride=2 if i else 1))
             for i, wide in enumerate(channels)
         )
         self.rise = nn.ModuleList(HexUpsample(resolution=level) for level in reversed(levels[1:]))
         self.up = nn.ModuleList(
-            _Block(
-                channels[i] + channels[i + 1],
-                channels[i],
-                resolution=levels[i],
-                flat=flat,
-                own=own,
-                generator=generator,
-            )
+            _Block(conv(channels[i] + channels[i + 1], channels[i], resolution=levels[i]))
             for i in reversed(range(len(channels) - 1))
         )
-        self.last = _Block(
-            channels[0], classes, resolution=resolution, flat=flat, own=own, active=False, generator=generator
-        )
+        self.last = _Block(conv(channels[0], classes, resolution=resolution), active=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores `(B, classes, N)` from fields `(B, C, N)`."""
@@ -108,24 +93,10 @@ class IcosahedralUNet(nn.Module):
 class _Block(nn.Module):
     """Convolution, mean over orientations, batch norm, and ReLU if `active`."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        *,
-        resolution: int,
-        stride: int = 1,
-        flat: bool,
-        own: bool,
-        active: bool = True,
-        generator: torch.Generator | None,
-    ) -> None:
+    def __init__(self, conv: HexConv, active: bool = True) -> None:
         super().__init__()
-        self.conv = HexConv(
-            in_channels, out_channels, resolution=resolution, stride=stride, flat=flat, own=own, generator=generator
-        )
-        self.norm = nn.BatchNorm1d(out_channels)
-        self.active = active
+        self.conv, self.active = conv, active
+        self.norm = nn.BatchNorm1d(len(conv.weight))
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.norm(self.conv(x))

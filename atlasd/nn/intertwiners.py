@@ -2,14 +2,15 @@ r"""All linear maps between tensors that commute with a group, found or known.
 
 A map W from tensors of one type to tensors of another commutes with the group if
 :math:`\rho_{out}(A) W = W \rho_{in}(A)` for every generator A and the same holds for every coset. That is a null space.
-Four steps make it safe for a noisy algebra in any coordinates:
+Five steps make it safe for a noisy group in any coordinates:
 
 1. the span is moved to the nearest one that is closed under brackets;
-2. coordinates are changed so that the algebra is as small as it can be, :math:`\sum [A, A^T] = 0` (Kempf and Ness,
-   1979): there the null space of a semisimple algebra stands apart as far as it can;
+2. coordinates are changed to the straight ones, see `straight_frame`: there the null space of a semisimple algebra
+   stands apart as far as it can;
 3. the centre is moved to the nearest one that rotates or stretches: brackets do not hold it in place, as they hold
    a semisimple algebra, and what noise adds to it would add up over the slots of a tensor;
-4. the rank is read off the largest gap of the singular values, above the noise that the first step saw.
+4. the rank is read off the largest gap of the singular values, above the noise that the first step saw;
+5. on that null space cosets act as a finite group. Their mean is a projection, and its image is what they leave alone.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ from torch import Tensor
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
+from atlasd.nn.compact import straight_frame
 from atlasd.nn.tensor_types import element_on_slots, generator_on_slots
 
 LARGEST = 2200
 """Most unknowns of one null space: a second of one core."""
 _FLOOR = 0.03
 """Relative changes below this cannot be told from noise in an algebra, and gaps among them mean nothing."""
+_STRAIGHT = 100.0
+"""Largest condition of straight coordinates: an algebra without such, as a shear, runs away from all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +75,14 @@ class Intertwiners:
     def __post_init__(self) -> None:
         algebra = self.group.algebra
         clean = algebra.nearest_algebra() if algebra.dimension else algebra
-        generators, change = balance(clean.frame())
-        generators = settle(generators, self.noise)
+        change = straight_frame(Group(clean, self.group.cosets))
+        if float(torch.linalg.cond(change)) > _STRAIGHT:
+            change = torch.eye(algebra.size, dtype=torch.float64)
+        generators = settle(clean.adjoint(change).frame(), self.noise) if algebra.dimension else algebra.basis
         moved = algebra.angles(clean).sin().square().mean().sqrt() if algebra.dimension else 0.0
         object.__setattr__(self, "_floor", min(max(_FLOOR, float(moved)), self.noise / 2))
-        cosets = change @ self.group.cosets[1:] @ torch.linalg.inv(change)
-        object.__setattr__(self, "_frame", (generators, cosets, change))
+        cosets = change @ self.group.cosets @ torch.linalg.inv(change)
+        object.__setattr__(self, "_frame", (generators, _rotations(cosets, generators, self.noise), change))
 
     def between(self, into: tuple[int, int], out: tuple[int, int]) -> TensorMaps:
         """Maps from tensors with (upper, lower) indices to others.
@@ -109,26 +115,52 @@ class Intertwiners:
                 f"maps of order {len(signs)} between tensors of size {self.group.size} have {unknowns} unknowns, "
                 f"more than {LARGEST}; take tensors of lower order."
             )
-        generators, cosets, _ = self._frame
+        kept, worst, gap = self._under_generators(signs)
+        if self.group.order > 1 and len(kept):
+            # Rows of `kept` are invariant under the generators, and a finite group acts on them.
+            moved = torch.stack([kept @ (element_on_slots(g, signs) @ kept.mT) for g in self._frame[1]]).mean(0)
+            image, values, _ = torch.linalg.svd(moved)
+            rank = int((values > 0.5).sum())
+            apart = float(values[rank - 1]) if rank else 1.0
+            apart /= max(float(values[rank]), _FLOOR) if rank < len(values) else _FLOOR
+            # By its character: the trace of the mean is the number of invariants, if the cosets are a whole group.
+            gap = min(gap, apart) if abs(float(moved.trace()) - rank) < 0.5 else 1.0
+            image = image[:, :rank]
+            kept, worst = image.mT @ kept, max(worst, float((moved @ image - image).norm(dim=0).max()) if rank else 0.0)
+        if gap < 2:
+            raise InputError(
+                f"the group {self.group.name} must leave a clear gap between maps that commute with it and others, "
+                f"got a factor of {gap:.2g} after {len(kept)}; find it from more data or name the group exactly."
+            )
+        self._solved[signs] = (kept, worst, gap)
+        return self._solved[signs]
+
+    def _under_generators(self, signs: tuple[int, ...]) -> tuple[Tensor, float, float]:
+        unknowns, generators = self.group.size ** len(signs), self._frame[0]
         total = torch.zeros(unknowns, unknowns, dtype=torch.float64)
         for a in generators:
             moved = generator_on_slots(a, signs)
             total += moved.mT @ moved / len(generators)
-        for g in cosets:
-            moved = element_on_slots(g, signs) - torch.eye(unknowns, dtype=torch.float64)
-            total += moved.mT @ moved / len(cosets)
+        if not len(generators):
+            return torch.eye(unknowns, dtype=torch.float64), 0.0, float("inf")
         squares, vectors = torch.linalg.eigh(total)
         values = squares.clamp_min(0.0).sqrt()
         values = values / values.square().mean().sqrt().clamp_min(1e-12)
         rank, gap = rank_by_gap(values, self.noise, self._floor)
-        if gap < 2:
-            raise InputError(
-                f"the algebra of {self.group.name} must leave a clear gap between maps that commute with it and "
-                f"others, got a factor of {gap:.2g} after {rank}; find it from more data or name the group exactly."
-            )
-        worst = float(values[rank - 1]) if rank else 0.0
-        self._solved[signs] = (vectors[:, :rank].mT, worst, gap)
-        return self._solved[signs]
+        return vectors[:, :rank].mT, float(values[rank - 1]) if rank else 0.0, gap
+
+
+def _rotations(cosets: Tensor, generators: Tensor, noise: float) -> Tensor:
+    """Orthogonal representatives of cosets `(m, n, n)` in straight coordinates.
+
+    An element of a reductive group is an orthogonal one times the exponential of a symmetric generator: the first is in
+    the same coset. Where that generator is not in the algebra, the coset stays as it is.
+    """
+    u, sizes, v = torch.linalg.svd(cosets)
+    stretch = (v.mT @ (sizes.log()[:, :, None] * v)).flatten(1)
+    span = generators.flatten(1)
+    outside = (stretch - (stretch @ span.mT) @ span).norm(dim=1)
+    return torch.where((outside <= noise)[:, None, None], u @ v, cosets)
 
 
 def rank_by_gap(values: Tensor, noise: float, floor: float = _FLOOR) -> tuple[int, float]:
@@ -152,32 +184,6 @@ def rank_by_gap(values: Tensor, noise: float, floor: float = _FLOOR) -> tuple[in
     gaps = (following / values.clamp_min(floor))[:small]
     best = int(gaps.argmax())
     return best + 1, round(float(gaps[best]), 4)
-
-
-def balance(frame: Tensor, steps: int = 300) -> tuple[Tensor, Tensor]:
-    r"""Coordinates in which an algebra is as small as it can be.
-
-    Arguments:
-        frame: Generators, with shape `(k, n, n)`.
-        steps: Most steps of steepest descent.
-
-    Returns:
-        Orthonormal generators :math:`S A S^{-1}`, and S with shape `(n, n)`. An algebra that can shrink for ever,
-        such as a shear, is left as it is.
-    """
-    n = frame.shape[-1]
-    still = torch.eye(n, dtype=torch.float64)
-    given, change = frame, still
-    for _ in range(steps if len(frame) else 0):
-        tilt = (frame @ frame.mT - frame.mT @ frame).sum(0)
-        if float(tilt.norm()) < 1e-9:
-            break
-        step = torch.matrix_exp(-tilt / (2 * len(frame)) ** 0.5 / 2)
-        change = step @ change
-        if float(torch.linalg.cond(change)) > 100:
-            return given, still
-        frame = torch.linalg.qr((step @ frame @ torch.linalg.inv(step)).flatten(1).mT).Q.mT.unflatten(1, (n, n))
-    return frame, change
 
 
 def settle(frame: Tensor, noise: float) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["EquivariantMLP", "EquivariantSetMLP"]
 
 import math
+import warnings
 from functools import partial
 from itertools import pairwise
 
@@ -21,6 +22,8 @@ from atlasd.nn.tensor_types import TensorType, scalar, vector
 
 _SPEED = 0.1
 """Unit of learned changes of coordinates: of the size of the noise of an algebra, so that steps do not shake them."""
+_SMALL = 512
+"""Numbers in the largest tensors that a default degree asks for: a null space of a tenth of a second."""
 _ROWS = 10
 """Least number of targets for each coefficient that least squares may fit to them."""
 
@@ -40,8 +43,9 @@ class EquivariantMLP(nn.Module):
         outputs: What goes out, such as `scalar()`.
         width: Width of the hidden layers.
         depth: Number of hidden layers.
-        degree: Highest degree of the invariants, and one more than that of the covariants; the size of the matrices, at
-            least 2, by default.
+        degree: Highest degree of the invariants, and one more than that of the covariants. By default the size of the
+            matrices, at least 2; for a finite group its order, which is enough (Noether, 1916), as far as tensors of
+            that degree stay small.
         adapt: Whether to learn small changes of the coordinates along with the weights. The network then commutes with
             the group in these coordinates: what is left of the noise of a discovered algebra is learned away.
         generator: Source of the initial weights; the global one of torch if left out.
@@ -82,7 +86,9 @@ class EquivariantMLP(nn.Module):
         maps = Intertwiners(group)
         n = group.size
         self.group, self.inputs, self.outputs = group, inputs, outputs
-        degree = max(2, n) if degree is None else degree
+        if degree is None:
+            small = int(math.log(_SMALL) / math.log(max(n, 2)) + 1e-9)
+            degree = max(2, n, 0 if group.dimension else min(group.order, small))
         kinds = [(p, q) for c, p, q in inputs.parts for _ in range(c) if p + q]
         scalars = sum(c for c, p, q in inputs.parts if not p + q)
         invariants = find_covariants(maps, kinds, (0, 0), degree) if kinds else []
@@ -92,6 +98,13 @@ class EquivariantMLP(nn.Module):
             raise InputError(
                 f"{group} leaves no polynomial of {inputs} up to degree {degree} invariant, so that a network could "
                 "only be constant; raise `degree`, or take a smaller group."
+            )
+        if kinds and not group.dimension and _annihilated(self.invariants, kinds, n):
+            warnings.warn(
+                f"invariants of {inputs} up to degree {max(self.invariants.degrees)} are those of a larger group than "
+                f"{group.name}, whose own have degrees up to {group.order}: raise `degree`, or take a plain "
+                "network in `ad.symmetrize`.",
+                stacklevel=2,
             )
         heads = {}
         for k, (_, p, q) in enumerate(outputs.parts):
@@ -243,7 +256,7 @@ class EquivariantSetMLP(nn.Module):
         outputs: What goes out, such as `scalar()`.
         width: Width of the hidden layers.
         pooled: Number of pooled vectors.
-        degree: As in :class:`EquivariantMLP`; 2 by default.
+        degree: As in :class:`EquivariantMLP`; by default 2, and as there for finite groups.
         adapt: As in :class:`EquivariantMLP`.
         generator: Source of the initial weights.
 
@@ -261,11 +274,13 @@ class EquivariantSetMLP(nn.Module):
         width: int = 64,
         *,
         pooled: int = 4,
-        degree: int = 2,
+        degree: int | None = None,
         adapt: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        group = as_group(group)
+        degree = 2 if degree is None and group.dimension else degree
         make = partial(EquivariantMLP, degree=degree, generator=generator)
         self.pooled = pooled
         self.weigh = make(group, 2 * vector(), (pooled + width) * scalar(), width, depth=1)
@@ -308,6 +323,23 @@ class EquivariantSetMLP(nn.Module):
         vectors = torch.einsum("bpq,bpn->bqn", weights[..., : self.pooled], x)
         vectors = torch.cat([x.sum(1, keepdim=True), vectors], 1)
         return torch.cat([vectors.flatten(1), weights[..., self.pooled :].sum(1) / count.clamp_min(1.0)], 1)
+
+
+def _annihilated(invariants: Covariants, kinds: list[tuple[int, int]], n: int, step: float = 1e-4) -> bool:
+    """Whether some generator of GL(n) changes no invariant: of a finite group, some are then missing."""
+    generator = torch.Generator().manual_seed(0)
+    x = [torch.randn(64, n ** (p + q), generator=generator, dtype=torch.float64) for p, q in kinds]
+    rows = []
+    for unit in torch.eye(n * n, dtype=torch.float64).unflatten(1, (n, n)):
+        ends = []
+        for sign in (1, -1):
+            g = torch.matrix_exp(sign * step * unit)
+            ends.append(
+                invariants([b @ TensorType(((1, p, q),)).matrix(g).mT for b, (p, q) in zip(x, kinds, strict=True)])
+            )
+        rows.append(((ends[0] - ends[1]) / (2 * step)).flatten())
+    values = torch.linalg.svdvals(torch.stack(rows))
+    return float(values[-1]) < 1e-6 * float(values[0])
 
 
 def linear(inputs: int, outputs: int, generator: torch.Generator | None) -> nn.Linear:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from atlasd.algebra.group import Group
 from atlasd.geometry.resample import pixel_grid
-from atlasd.nn.plane_functions import square_root
+from atlasd.nn.compact import square_root
 
 _SCALES = (0.15, 0.3, 0.6)
 """Spreads of the wave numbers, in radians per pixel: wavelengths of about 40, 20 and 10 pixels."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from atlasd.algebra.group import Group
 from atlasd.geometry.resample import pixel_grid
+from atlasd.nn.compact import square_root
 
 _STEP = 0.25
 """Distance in pixels of the radii at which functions are compared."""
@@ -201,12 +202,6 @@ def _samples(centres: Tensor, compact: bool) -> tuple[Tensor, Tensor]:
     if not compact and first == 0:
         points, weights = torch.cat([points.new_zeros(1, 2), points]), torch.cat([weights.new_ones(1), weights])
     return points, weights
-
-
-def square_root(form: Tensor) -> Tensor:
-    """The symmetric root of a positive definite matrix."""
-    values, vectors = torch.linalg.eigh(form)
-    return (vectors * values.sqrt()) @ vectors.mT
 
 
 def _inverse_root(gram: Tensor) -> Tensor:

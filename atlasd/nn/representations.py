@@ -14,8 +14,7 @@ from torch import Tensor
 from atlasd.algebra.group import Group
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Representation, derivative
-from atlasd.nn.compact import invariant_form
-from atlasd.nn.plane_functions import square_root
+from atlasd.nn.compact import invariant_form, square_root
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +93,8 @@ class _Regular:
         index = self.group.component_of(g)
         if index < 0:
             raise InputError("`g` must be an element of the group of a regular field, got another matrix.")
-        permutation = torch.zeros(self.group.order, self.group.order, dtype=torch.float64)
-        permutation[self.group.cayley[index], torch.arange(self.group.order)] = 1.0
+        permutation = torch.zeros(self.group.components, self.group.components, dtype=torch.float64)
+        permutation[self.group.cayley[index], torch.arange(self.group.components)] = 1.0
         return permutation
 
 
@@ -148,7 +147,7 @@ def regular(group: Group) -> FieldType:
         )
     if bool((group.cayley < 0).any()):
         raise InputError("`group` must be closed for regular fields, got products outside it; use Group.close.")
-    return FieldType("regular", group.order, _Regular(group), torch.ones(group.order, dtype=torch.float64))
+    return FieldType("regular", group.components, _Regular(group), torch.ones(group.components, dtype=torch.float64))
 
 
 def circle(frequencies: int, values: int | None = None) -> FieldType:
@@ -214,7 +213,7 @@ def resolve(kind: FieldType | str, group: Group) -> FieldType:
         if kind.startswith("circle(") and kind.endswith(")") and kind[7:-1].isdigit():
             return resolve(circle(int(kind[7:-1])), group)
         raise InputError(f"`representation` must be 'trivial', 'regular' or 'circle(L)', got {kind!r}.")
-    if kind.name == "regular" and kind.size != group.order:
+    if kind.name == "regular" and kind.size != group.components:
         raise InputError(f"`representation` must belong to the group, got {kind.size} components for {group}.")
     if isinstance(kind.matrix, _Circle):
         form = invariant_form(group)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from atlasd.nn.checks import evaluating
+from atlasd.nn.model_files import OnnxModel, OnnxNode
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Step:
         window: How it walks over the plane, where it does.
         sides: Pixels that a padding adds at each side.
         batchwise: Whether it normalises by the batch itself, so that a sample depends on others.
+        parts: Whether it is made of other layers, which stand before it.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Step:
     window: Window | None = None
     sides: tuple[int, ...] = ()
     batchwise: bool = False
+    parts: bool = False
 
 
 def trace(model: Callable[[Tensor], Any], x: Tensor) -> list[Step]:
@@ -60,6 +63,8 @@ def trace(model: Callable[[Tensor], Any], x: Tensor) -> list[Step]:
             nodes = _Nodes(model)
             nodes.run(x)
             return nodes.steps
+        if isinstance(model, OnnxModel):
+            return [_onnx_step(node) for node in model.nodes(x)]
         return _by_hooks(model, x)
 
 
@@ -76,10 +81,9 @@ def _by_hooks(model: nn.Module, x: Tensor) -> list[Step]:
         return hook
 
     for name, module in model.named_modules():
-        ours = type(module).__module__.startswith("atlasd.nn") and type(module).__name__.startswith("Group")
         inside = any(name.startswith(f"{other}.") for other, m in model.named_modules() if other and _is_whole(m))
-        if name and not inside and (ours or not any(True for _ in module.children())):
-            handles.append(module.register_forward_hook(watch(name)))
+        if not inside:
+            handles.append(module.register_forward_hook(watch(name or "the whole model")))
     try:
         model(x)
     finally:
@@ -109,7 +113,23 @@ def _step(name: str, module: nn.Module, given: tuple[Tensor, ...], made: Tensor)
         window=window,
         sides=sides if "Pad" in kind and isinstance(sides, tuple) else (),
         batchwise=isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is None,
+        parts=not _is_whole(module) and any(True for _ in module.children()),
     )
+
+
+_POINTWISE = ("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Gelu", "Sigmoid", "Tanh", "Softplus", "Erf", "HardSwish")
+
+
+def _onnx_step(node: OnnxNode) -> Step:
+    sizes, window = node.options, None
+    kernel, sides = sizes.get("kernel_shape", []), tuple[int, ...]()
+    if node.made.ndim == 4 and len(kernel) == 2:
+        ends = sizes.get("pads", [0, 0, 0, 0])  # tops and lefts, then bottoms and rights
+        sides = tuple(ends) if ends[:2] != ends[2:] else ()
+        rest = ([s // 2 for s in map(sum, zip(ends[:2], ends[2:], strict=True))], sizes.get("dilations", [1, 1]))
+        window = Window(_pair(kernel), _pair(sizes.get("strides", [1, 1])), _pair(rest[0]), _pair(rest[1]))
+    pointwise = not node.weighted and node.kind in _POINTWISE
+    return Step(node.name, node.kind, node.given, node.made, node.weighted, pointwise, window, sides)
 
 
 def _pair(value: Any) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Joined", "fit_blocks", "join"]
+__all__ = ["Joined", "fit_blocks", "join", "summed"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -43,9 +43,43 @@ class Joined:
         """The predictor of one block."""
         return self.functions[self.blocks.index(charts)]
 
+    def plus(self, other: Joined, size: float) -> Joined:
+        """The sum with `size` times another one on the same blocks."""
+        both = zip(self.functions, other.functions, strict=True)
+        return Joined(tuple(summed(first, second, size) for first, second in both), self.blocks)
+
     def narrowed(self, width: int) -> Joined:
         """The same for the middle of the outputs."""
         return Joined(tuple(narrowed(function, width) for function in self.functions), self.blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sum:
+    """`f + size h` of two functions."""
+
+    first: Callable[[Tensor], Tensor]
+    second: Callable[[Tensor], Tensor]
+    size: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.first(x) + self.size * self.second(x)
+
+    @property
+    def need(self) -> tuple[int, ...] | None:
+        """Spatial shape of the inputs that both look at, where they say."""
+        return needed((self.first, self.second))
+
+    def narrowed(self, width: int) -> _Sum:
+        """The same for the middle of the outputs."""
+        return _Sum(narrowed(self.first, width), narrowed(self.second, width), self.size)
+
+
+def summed(
+    first: Callable[[Tensor], Tensor], second: Callable[[Tensor], Tensor], size: float
+) -> Callable[[Tensor], Tensor]:
+    """`first + size second`, as one function of the same kind where they know how."""
+    plus: Callable[..., Callable[[Tensor], Tensor]] | None = getattr(first, "plus", None)
+    return _Sum(first, second, size) if plus is None else plus(second, size)
 
 
 def fit_blocks(

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from atlasd.data.samples import Samples
-from atlasd.prediction.chart_blocks import fit_blocks, join
+from atlasd.prediction.chart_blocks import fit_blocks, join, summed
 from atlasd.prediction.fit import AutoPredictor
 from atlasd.prediction.plants import Planted
-from atlasd.prediction.predictor import ClosedForm, FittedPredictor, PredictorSpec, narrowed, needed, part_of
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
+from atlasd.prediction.skill import ClosedForm, Folds
 from atlasd.prediction.train import Job
 from atlasd.runtime.executor import About, Shared, current_workers
 from atlasd.runtime.progress import Progress, Silent
@@ -65,7 +66,7 @@ class CrossFit:
         if self.answers:
             bases = [m.function for m in self.members]
             return [
-                (p, tuple(_Sum(f, h, p.size) for f, h in zip(bases, answer, strict=True)))
+                (p, tuple(summed(f, h, p.size) for f, h in zip(bases, answer, strict=True)))
                 for p, answer in zip(planted, self.answers, strict=False)
             ]
         if isinstance(self.recipe, ClosedForm):
@@ -81,31 +82,6 @@ class CrossFit:
         count = len(self.members)
         members = [fitted[i : i + count] for i in range(0, len(fitted), count)]
         return [(p, tuple(m.function for m in row)) for p, row in zip(planted, members, strict=True)]
-
-
-@dataclass(frozen=True, eq=False)
-class _Sum:
-    """`f + size h` of two functions."""
-
-    first: Function
-    second: Function
-    size: float
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.first(x) + self.size * self.second(x)
-
-    @property
-    def need(self) -> tuple[int, ...] | None:
-        """Spatial shape of the inputs that both look at, where they say."""
-        return needed((self.first, self.second))
-
-    def part(self, charts: range) -> _Sum:
-        """The same for some of the charts."""
-        return _Sum(part_of(self.first, charts), part_of(self.second, charts), self.size)
-
-    def narrowed(self, width: int) -> _Sum:
-        """The same for the middle of the outputs."""
-        return _Sum(narrowed(self.first, width), narrowed(self.second, width), self.size)
 
 
 def _rest(fold: Tensor, k: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -193,7 +169,7 @@ def _closed_form_block(
     recipe: ClosedForm, samples: Samples, shared: Shared[tuple[Tensor, tuple[Function, ...]]]
 ) -> list[list[FittedPredictor]]:
     fold, plants = shared.value
-    return recipe.fit_folds(samples, fold, plants, progress=Silent())
+    return recipe.fit_folds(Folds(samples, fold, plants), progress=Silent())
 
 
 def _automatic(

@@ -5,8 +5,7 @@ from __future__ import annotations
 __all__ = ["FormPredictor"]
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import ClassVar
@@ -18,7 +17,7 @@ from torch.nn import functional
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import InFolds, with_skill
+from atlasd.prediction.skill import ClosedForm, Folds
 from atlasd.prediction.waves import strongest_wave
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
@@ -37,7 +36,7 @@ _LEAST = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormPredictor(InFolds):
+class FormPredictor(ClosedForm):
     """Ridge regression on monomials, alone or with Gaussian bumps; held-out data say which, and how much ridge.
 
     Exact where the law is a polynomial, and hard to beat where it is smooth and components are few. Sums of normal
@@ -82,29 +81,21 @@ class FormPredictor(InFolds):
                 f"`degree`, `bumps` and `most` must be positive, got {self}; leave them at their defaults."
             )
 
-    def fit_folds(
-        self,
-        samples: Samples,
-        fold: Tensor,
-        plants: Sequence[Callable[[Tensor], Tensor]],
-        *,
-        progress: Progress,
-        only: int | None = None,
-    ) -> list[list[FittedPredictor]]:
-        """Maps for every fold, as `InFolds` says."""
+    def fit_folds(self, folds: Folds, *, progress: Progress) -> list[list[FittedPredictor]]:
+        """Maps for every fold, as `ClosedForm` says."""
+        samples, wanted, fewest = folds.samples, folds.wanted, folds.fewest
         if samples.is_field:
             raise InputError("`predictor` must not be a FormPredictor for fields; leave it at its default.")
-        started = time.perf_counter()
-        count = int(fold.max()) + 1
-        wanted = list(range(count)) if only is None else [only]
-        used = samples.in_order((fold >= 0).nonzero().flatten())
-        fewest = min(int(((fold >= 0) & (fold != k)).sum()) for k in wanted)
+        used = samples.in_order(folds.used)
         drawn = used[torch.randperm(len(used), generator=stream(0, "fit", "bumps"))]
         near = _rows(samples, drawn[: max(self.bumps, _LOOKED)])
 
         def best(kinds: list[_Features]) -> tuple[float, _Sums, float]:
-            sums = [_Sums(features, samples, fold, plants, used, drawn[:_LOOKED]) for features in kinds]
-            return min(((s.loss(r, wanted), s, r) for s in sums for r in self.ridges), key=lambda found: found[0])
+            sums = [_Sums(features, folds, used, drawn[:_LOOKED]) for features in kinds]
+            tried = [
+                (loss, s, r) for s in sums for loss, r in zip(s.losses(self.ridges, wanted), self.ridges, strict=True)
+            ]
+            return min(tried, key=lambda found: found[0])
 
         # Few bumps say which width is best, and many are used.
         tokens = samples.x.shape[1] if samples.x.ndim == 3 else 1
@@ -119,17 +110,7 @@ class FormPredictor(InFolds):
             if more[0] >= loss:
                 break
             loss, sums, ridge = more
-        fitted = []
-        for k in wanted:
-            functions = sums.maps(ridge, k, classes=samples.classes)
-            rest, held = ((fold >= 0) & (fold != k)).nonzero().flatten(), (fold == k).nonzero().flatten()
-            fitted.append(
-                with_skill(
-                    functions, samples, rest, held, kind=sums.features.name, reach=0.0,
-                    seconds=time.perf_counter() - started,
-                )
-            )  # fmt: skip
-        return fitted
+        return folds.fitted(lambda k: sums.maps(ridge, k, classes=samples.classes), kind=sums.features.name)
 
     def _kinds(self, x: Tensor, count: int, bumps: int, tokens: int) -> list[_Features]:
         """Features that a number of samples allows, for inputs like `(M, D)`, with so many bumps at most.
@@ -239,30 +220,23 @@ class _Features:
 class _Sums:
     """Normal equations of one kind of features, fold by fold, and some of the rows to choose by."""
 
-    def __init__(
-        self,
-        features: _Features,
-        samples: Samples,
-        fold: Tensor,
-        plants: Sequence[Callable[[Tensor], Tensor]],
-        used: Tensor,
-        looked: Tensor,
-        batch: int = 2048,
-    ) -> None:
+    def __init__(self, features: _Features, folds: Folds, used: Tensor, looked: Tensor, batch: int = 2048) -> None:
+        samples, fold, count = folds.samples, folds.fold, folds.count
         self.features, self.outputs = features, samples.classes or samples.outputs
         near = features(_rows(samples, looked))
         # A monomial that one wild sample rules is not worth its weight: the ridge sees standard columns.
         self.mean, self.size = near.mean(0), near.std(0).clamp_min(1e-12)
         self.near, self.wanted, self.near_fold = (near - self.mean) / self.size, _values(samples, looked), fold[looked]
-        self.scale = self.wanted.std(0).clamp_min(1e-300)
-        count = int(fold.max()) + 1
+        # Outputs in standard units are comparable as they are: a component of a velocity that does not change is small.
+        standard = samples.units is not None and len(samples.units.outputs) > 0
+        self.scale = torch.ones(1, dtype=torch.float64) if standard else self.wanted.std(0).clamp_min(1e-300)
         self.gram = torch.zeros(count, near.shape[1] + 1, near.shape[1] + 1, dtype=torch.float64)
         self.right: Tensor | None = None
         for index in used.split(batch):
             x = samples.inputs(index)
             columns = (features(x[:, 0].flatten(1).double()) - self.mean) / self.size
             columns = torch.cat([columns, torch.ones_like(columns[:, :1])], dim=-1)
-            y = torch.cat([_values(samples, index), *(plant(x)[:, 0].double() for plant in plants)], dim=-1)
+            y = torch.cat([_values(samples, index), *(plant(x)[:, 0].double() for plant in folds.plants)], dim=-1)
             if self.right is None:
                 self.right = torch.zeros(count, columns.shape[1], y.shape[1], dtype=torch.float64)
             for k in range(count):
@@ -270,48 +244,46 @@ class _Sums:
                 self.gram[k] += columns[mine].mT @ columns[mine]
                 self.right[k] += columns[mine].mT @ y[mine]
 
-    def solve(self, ridge: float, fold: int) -> Tensor | None:
-        """Weights with the constant last, `(F + 1, O)`, from all folds but one; `None` where rounding forbids it."""
+    def solve(self, ridges: Sequence[float], fold: int, outputs: int | None = None) -> Tensor:
+        """Weights from all folds but one with the constant last, `(R, F + 1, O)`; NaN where rounding forbids it.
+
+        Arguments:
+            ridges: R ridge strengths.
+            fold: The fold that is left out.
+            outputs: How many columns are solved for; all by default, with what is planted.
+        """
         assert self.right is not None
-        others = [k for k in range(len(self.gram)) if k != fold]
-        gram, right = self.gram[others].sum(0), self.right[others].sum(0)
+        gram, right = (part.sum(0) - part[fold] for part in (self.gram, self.right[..., :outputs]))
         rows = gram[-1, -1]
         mean, target = gram[:-1, -1:] / rows, right[-1:] / rows
         covariance = gram[:-1, :-1] / rows - mean @ mean.mT
-        factor, failed = torch.linalg.cholesky_ex(covariance + ridge * torch.eye(len(covariance), dtype=torch.float64))
-        if int(failed):
-            return None
-        weight = torch.cholesky_solve(right[:-1] / rows - mean @ target, factor)
-        return torch.cat([weight, target - mean.mT @ weight])
-
-    def loss(self, ridge: float, folds: Sequence[int]) -> float:
-        """Squared error of the targets on held-out samples, in units of their spread."""
-        errors = [self._errors(ridge, k) for k in folds]
-        return (
-            math.inf
-            if any(e is None for e in errors)
-            else sum(float(e.square().sum()) for e in errors if e is not None)
+        diagonal = (
+            torch.eye(len(covariance), dtype=torch.float64) * torch.tensor(ridges, dtype=torch.float64)[:, None, None]
         )
+        factor, failed = torch.linalg.cholesky_ex(covariance + diagonal)
+        weight = torch.cholesky_solve((right[:-1] / rows - mean @ target).expand(len(ridges), -1, -1), factor)
+        weight = torch.where(failed[:, None, None] > 0, torch.nan, weight)
+        return torch.cat([weight, target - mean.mT @ weight], dim=1)
+
+    def losses(self, ridges: Sequence[float], folds: Sequence[int]) -> list[float]:
+        """Squared error of the targets on held-out samples for each ridge, infinite where rounding forbids one."""
+        total = sum(self._errors(ridges, k).square().sum((1, 2)) for k in folds)
+        return torch.as_tensor(total).nan_to_num(math.inf).tolist()
 
     def left(self, x: Tensor, ridge: float, folds: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Inputs, of rows `(M, D)` from which those to choose by were taken first, and held-out errors `(M, O)`."""
         order = torch.cat([(self.near_fold == k).nonzero().flatten() for k in folds])
-        errors = [self._errors(ridge, k) for k in folds]
-        return x[order], torch.cat([e for e in errors if e is not None])
+        return x[order], torch.cat([self._errors([ridge], k)[0] for k in folds])
 
-    def _errors(self, ridge: float, fold: int) -> Tensor | None:
-        """Errors of the held-out samples of a fold in units of the targets' spread, `(M, O)`."""
-        weight = self.solve(ridge, fold)
-        if weight is None:
-            return None
+    def _errors(self, ridges: Sequence[float], fold: int) -> Tensor:
+        """Errors of the held-out samples of a fold for each ridge, `(R, M, O)`."""
+        weight = self.solve(ridges, fold, self.outputs)
         mine = self.near_fold == fold
-        guess = self.near[mine] @ weight[:-1, : self.outputs] + weight[-1, : self.outputs]
-        return (guess - self.wanted[mine]) / self.scale
+        return (self.near[mine] @ weight[:, :-1] + weight[:, -1:] - self.wanted[mine]) / self.scale
 
     def maps(self, ridge: float, fold: int, *, classes: int) -> list[_Forms]:
         """The map of the targets, and after it those of the plants."""
-        weight = self.solve(ridge, fold)
-        assert weight is not None
+        (weight,) = self.solve([ridge], fold)
         return [
             _Forms(self.features, self.mean, self.size, part[:-1], part[-1], classes)
             for part in weight.split(self.outputs, dim=-1)

@@ -5,8 +5,7 @@ from __future__ import annotations
 __all__ = ["LocalPredictor"]
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement
 
@@ -15,9 +14,9 @@ from torch import Tensor
 
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
-from atlasd.prediction.local_map import Dictionary
+from atlasd.prediction.local_map import Dictionary, LocalMap
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import InFolds, with_skill
+from atlasd.prediction.skill import ClosedForm, Folds
 from atlasd.prediction.stencil import disc
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.progress import Progress
@@ -28,7 +27,7 @@ _WHITE = 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalPredictor(InFolds):
+class LocalPredictor(ClosedForm):
     """A stencil, and beside it products and kinks of principal components of the neighbourhood of a pixel.
 
     Second order holds squared gradients and transport by a field; third order reactions; kinks, absolute values of
@@ -61,56 +60,38 @@ class LocalPredictor(InFolds):
         if self.width < 3 or self.width % 2 == 0:
             raise InputError(f"`width` must be odd and at least 3, got {self.width}.")
 
-    def fit_folds(
-        self,
-        samples: Samples,
-        fold: Tensor,
-        plants: Sequence[Callable[[Tensor], Tensor]],
-        *,
-        progress: Progress,
-        only: int | None = None,
-    ) -> list[list[FittedPredictor]]:
-        """Maps fitted to all samples but those of one fold, for every fold, as `InFolds` says."""
+    def fit_folds(self, folds: Folds, *, progress: Progress) -> list[list[FittedPredictor]]:
+        """Maps for every fold, as `ClosedForm` says."""
+        samples = folds.samples
         radii = samples.atlas.radii
         if not samples.is_field or samples.classes or radii is None or radii[0] <= radii[1]:
             raise InputError(
                 "`predictor` must not be a LocalPredictor for vectors, classes or whole fields; "
                 "use MLPPredictor, ConvPredictor or an atlas."
             )
-        started = time.perf_counter()
         half = min(self.width // 2, radii[0] - radii[1])
-        x, y, rows = self._draw(samples, fold, plants, half)
+        x, y, rows = self._draw(folds, half)
         dictionary = self._dictionary(x, y, samples, half)
-        sums = _Sums(dictionary, x, y, rows, int(fold.max()) + 1)
-        wanted = list(range(int(fold.max()) + 1)) if only is None else [only]
-        kind, ridge, apart = self._choose(sums, samples.outputs, wanted)
+        sums = _Sums(dictionary, x, y, rows, folds.count)
+        kind, ridge, apart = self._choose(sums, samples.outputs, folds.wanted)
         shape = tuple(samples.targets(torch.arange(1)).shape[3:])
-        fitted = []
-        for k in wanted:
-            solution = sums.solve(kind, ridge, k, apart=apart)
-            maps = [dictionary.map(part, sums, shape) for part in solution.split(samples.outputs, dim=-1)]
-            rest, held = ((fold >= 0) & (fold != k)).nonzero().flatten(), (fold == k).nonzero().flatten()
-            fitted.append(
-                with_skill(
-                    maps, samples, rest, held, kind=f"{dictionary.names[kind]} on {2 * half + 1}-pixel discs",
-                    reach=half + 0.5, seconds=time.perf_counter() - started,
-                )
-            )  # fmt: skip
-        return fitted
 
-    def _draw(
-        self, samples: Samples, fold: Tensor, plants: Sequence[Callable[[Tensor], Tensor]], half: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        def maps(k: int) -> list[LocalMap]:
+            solution = sums.solve(kind, ridge, k, apart=apart)
+            return [dictionary.map(part, sums, shape) for part in solution.split(samples.outputs, dim=-1)]
+
+        return folds.fitted(maps, kind=f"{dictionary.names[kind]} on {2 * half + 1}-pixel discs", reach=half + 0.5)
+
+    def _draw(self, folds: Folds, half: int) -> tuple[Tensor, Tensor, Tensor]:
         """Neighbourhoods `(K, M, C, F)`, targets with plants `(K, M, O)`, and the fold of every row, `(M,)`."""
         generator = stream(0, "fit", "pixels")
-        used = (fold >= 0).nonzero().flatten()
+        samples, used = folds.samples, folds.used
         used = samples.in_order(used[torch.randperm(len(used), generator=generator)[: self.pixels]])
         per = max(1, self.pixels // len(used))
         inside = disc(half, samples.size).flatten()
         inputs, outputs = [], []
         for index in used.split(64):
-            x, y = samples.inputs(index), samples.targets(index)
-            y = torch.cat([y, *(plant(x).to(y.dtype) for plant in plants)], dim=2)
+            x, y = folds.read(index)
             d = samples.size
             x = centre_crop(x, tuple(s + 2 * half for s in y.shape[3:]))
             for axis in range(d):
@@ -120,7 +101,7 @@ class LocalPredictor(InFolds):
             b = torch.arange(len(index))[:, None]
             inputs.append(x.movedim(3, 1)[b, where][..., inside].flatten(0, 1))  # (B P, K, C, F)
             outputs.append(y.flatten(3).movedim(3, 1)[b, where].flatten(0, 1))
-        rows = fold[used].repeat_interleave(inputs[0].shape[0] // min(64, len(used)))
+        rows = folds.fold[used].repeat_interleave(inputs[0].shape[0] // min(64, len(used)))
         return torch.cat(inputs).movedim(1, 0).double(), torch.cat(outputs).movedim(1, 0).double(), rows
 
     def _dictionary(self, x: Tensor, y: Tensor, samples: Samples, half: int) -> Dictionary:

@@ -9,12 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from atlasd.geometry.convolution import convolve
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
-
-_CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
 
 
 @storable()
@@ -133,13 +131,9 @@ class LocalMap:
         return LocalMap(self.dictionary, self.stencil, self.bias, self.form, self.cubes, self.kinks, shape)
 
     def __call__(self, x: Tensor) -> Tensor:
-        d, kind = len(self.shape), x.dtype
-        charts, outputs = self.stencil.shape[:2]
-        convolution = _CONVOLUTION[d]
+        kind, outputs = x.dtype, self.stencil.shape[1]
         x = centre_crop(x, self.need)
-        flat = x.flatten(1, 2)
-        y = convolution(flat, self.stencil.flatten(0, 1).to(kind), self.bias.flatten().to(kind), groups=charts)
-        y = y.unflatten(1, (charts, outputs))
+        y = convolve(x, self.stencil, self.bias)
         z = self._components(x)  # (K, B Q, Z)
         # One product for all outputs, then one sum over components for each.
         second = (z @ self.form.movedim(1, 2).flatten(2).to(kind)).unflatten(-1, (outputs, -1)) * z.unsqueeze(-2)
@@ -152,10 +146,10 @@ class LocalMap:
 
     def _components(self, x: Tensor) -> Tensor:
         """Components of every neighbourhood, `(K, B Q, Z)`."""
-        d, charts = len(self.shape), x.shape[1]
+        d = len(self.shape)
         frame, disc = self.dictionary.frame, self.dictionary.disc
         kernel = frame.new_zeros(*frame.shape[:2], disc.numel())
         kernel[..., disc.flatten()] = frame
         centred = x - self.dictionary.mean.reshape(-1, *[1] * d).to(x.dtype)
-        z = _CONVOLUTION[d](centred.flatten(0, 1), kernel.unflatten(2, tuple(disc.shape)).to(x.dtype))
-        return z.unflatten(0, (len(x), charts)).movedim((1, 2), (0, -1)).flatten(1, -2)
+        z = convolve(centred, kernel.unflatten(2, tuple(disc.shape))[None])
+        return z.movedim((1, 2), (0, -1)).flatten(1, -2)

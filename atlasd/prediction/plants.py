@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.data.samples import Samples
+from atlasd.geometry.convolution import convolve
 from atlasd.prediction.trivial import centre_crop
 
 _WAVES = 6
-_CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class FieldPlant:
         if missing:  # the whole field is one chart
             flat = functional.pad(flat, [-(-missing // 2)] * (2 * len(self.shape)), mode="replicate")
         flat = centre_crop(flat, need)
-        parts = [_CONVOLUTION[len(self.shape)](flat, w.to(x.dtype)) for w in self.weights]
+        parts = [convolve(flat[:, None], w[None])[:, 0] for w in self.weights]
         out = parts[0] if len(parts) == 1 else parts[0] * parts[1]
         return out.unflatten(0, x.shape[:2])
 

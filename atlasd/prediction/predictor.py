@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ClosedForm", "FittedPredictor", "Predictor", "PredictorSpec"]
+__all__ = ["FittedPredictor", "Predictor", "PredictorSpec"]
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,6 +99,11 @@ def part_of(function: Callable[..., T], charts: range) -> Callable[..., T]:
     return function.part(charts)  # type: ignore[attr-defined]
 
 
+def selected(function: Callable[..., T], charts: Sequence[int]) -> Callable[..., T]:
+    """The function of single charts, where it has one map for each."""
+    return function.select(charts)  # type: ignore[attr-defined, no-any-return]
+
+
 def has_parts(function: object) -> bool:
     """Whether a function can be asked for some of its charts alone."""
     inner = function.function if isinstance(function, Probabilities) else function
@@ -113,18 +118,3 @@ class PredictorSpec(Protocol):
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
         """Fits all charts together on `train`, and measures skill on `held_out`."""
-
-
-@runtime_checkable
-class ClosedForm(PredictorSpec, Protocol):
-    """A recipe that is linear in the targets: all folds and all that is planted come from one set of sums."""
-
-    def fit_folds(
-        self,
-        samples: Samples,
-        fold: Tensor,
-        plants: Sequence[Callable[[Tensor], Tensor]],
-        *,
-        progress: Progress,
-    ) -> list[list[FittedPredictor]]:
-        """For every fold the predictor of the targets fitted to the others, and after it those of the plants."""

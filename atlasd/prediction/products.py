@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from atlasd.geometry.convolution import convolve
 from atlasd.prediction.trivial import centre_crop
 
-_CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
 _RIDGES = (1e-4, 1e-2, 1.0, 100.0)
 _FOLDS = 4
 
@@ -51,10 +51,9 @@ class Products:
         need = tuple(s + width - 1 for s in shape)
         if any(have < want for have, want in zip(x.shape[3:], need, strict=True)):  # the whole field is one chart
             x = functional.pad(x.flatten(0, 1), (width // 2,) * 2 * d, mode="replicate").unflatten(0, x.shape[:2])
-        flat = centre_crop(x, need).flatten(0, 1)
-        z = _CONVOLUTION[d](flat, self.filters.to(x.dtype), -self.shift.to(x.dtype))
+        z = convolve(centre_crop(x, need), self.filters[None], -self.shift[None])
         first, second = torch.triu_indices(len(self.filters), len(self.filters))
-        return (z[:, first] * z[:, second]).unflatten(0, x.shape[:2])
+        return z[:, :, first] * z[:, :, second]
 
 
 def explained(features: Tensor, targets: Tensor) -> Tensor:

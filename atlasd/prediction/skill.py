@@ -1,11 +1,13 @@
-"""Held-out skill of a predictor against the best trivial models."""
+"""Held-out skill of a predictor against the best trivial models, and what recipes in closed form share."""
 
 from __future__ import annotations
 
-__all__ = ["InFolds", "Skill", "measure_skill", "with_skill"]
+__all__ = ["ClosedForm", "Folds", "Skill", "measure_skill", "with_skill"]
 
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -107,39 +109,91 @@ def with_skill(
     return [FittedPredictor(function, *told) for function in functions]
 
 
-class InFolds:
-    """Base of recipes in closed form: sums of normal equations serve all folds."""
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """What a recipe in closed form is to fit: the targets and what is planted, for every fold.
 
-    def fit_folds(
+    Arguments:
+        samples: The data.
+        fold: Number of each sample's fold, `(N,)`; samples with -1 are left out.
+        plants: Maps of inputs `(B, K, *in)` to what is like the targets, which are fitted the same way.
+        only: The one fold that is wanted; all by default.
+    """
+
+    samples: Samples
+    fold: Tensor
+    plants: Sequence[Callable[[Tensor], Tensor]] = ()
+    only: int | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def count(self) -> int:
+        """Number of folds."""
+        return int(self.fold.max()) + 1
+
+    @property
+    def wanted(self) -> list[int]:
+        """The folds that predictors are wanted for."""
+        return list(range(self.count)) if self.only is None else [self.only]
+
+    @property
+    def used(self) -> Tensor:
+        """Indices of the samples of all folds."""
+        return (self.fold >= 0).nonzero().flatten()
+
+    @property
+    def fewest(self) -> int:
+        """The smallest number of samples that a predictor is fitted to."""
+        return min(len(self.train(k)) for k in self.wanted)
+
+    def train(self, k: int) -> Tensor:
+        """Indices of the samples outside fold `k`."""
+        return ((self.fold >= 0) & (self.fold != k)).nonzero().flatten()
+
+    def read(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs of some fields, and targets with what is planted beside them on the axis of channels."""
+        x, y = self.samples.inputs(index), self.samples.targets(index)
+        return x, torch.cat([y, *(plant(x).to(y.dtype) for plant in self.plants)], dim=2)
+
+    def fitted(
         self,
-        samples: Samples,
-        fold: Tensor,
-        plants: Sequence[Callable[[Tensor], Tensor]],
+        functions: Callable[[int], Sequence[Callable[[Tensor], Tensor]]],
         *,
-        progress: Progress,
-        only: int | None = None,
+        kind: str,
+        reach: float = 0.0,
+        inner: tuple[int, ...] | None = None,
     ) -> list[list[FittedPredictor]]:
-        """Maps fitted to all samples but those of one fold, for every fold.
+        """For every fold that is wanted the map of the targets, and after it those of the plants.
 
         Arguments:
-            samples: The data.
-            fold: Number of each sample's fold, `(N,)`; samples with -1 are left out.
-            plants: Maps of inputs `(B, K, *in)` to what is like the targets, which are fitted the same way.
-            progress: Progress display.
-            only: The one fold that is wanted; all by default.
-
-        Returns:
-            For every fold the map of the targets, and after it those of the plants.
+            functions: These maps, for the number of a fold.
+            kind: Name for people.
+            reach: Radius of the receptive field in pixels.
+            inner: Shape of the middle of the outputs that counts.
         """
-        raise NotImplementedError
+        return [
+            with_skill(
+                functions(k), self.samples, self.train(k), (self.fold == k).nonzero().flatten(), kind=kind,
+                reach=reach, seconds=time.perf_counter() - self.started, inner=inner,
+            )
+            for k in self.wanted
+        ]  # fmt: skip
+
+
+class ClosedForm(ABC):
+    """Base of recipes that are linear in the targets: one set of sums serves all folds and all that is planted."""
+
+    @abstractmethod
+    def fit_folds(self, folds: Folds, *, progress: Progress) -> list[list[FittedPredictor]]:
+        """For every fold the predictor of the targets fitted to the others, and after it those of the plants."""
 
     def fit(
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
     ) -> FittedPredictor:
         """Fits all charts to `train`; what is to be chosen is chosen on `held_out`."""
-        cells = torch.full((len(samples),), -1)
-        cells[train], cells[held_out] = 0, 1
-        return self.fit_folds(samples, cells, (), only=1, progress=progress)[0][0]
+        fold = torch.full((len(samples),), -1)
+        fold[train], fold[held_out] = 0, 1
+        return self.fit_folds(Folds(samples, fold, only=1), progress=progress)[0][0]
 
 
 def _class_skill(

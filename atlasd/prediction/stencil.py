@@ -5,8 +5,7 @@ from __future__ import annotations
 __all__ = ["StencilPredictor", "disc"]
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,9 +15,11 @@ from torch.nn import functional
 
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
+from atlasd.geometry.convolution import convolve
+from atlasd.geometry.spans import frame_of
 from atlasd.prediction.places import place_length, with_places
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import InFolds, with_skill
+from atlasd.prediction.skill import ClosedForm, Folds
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
@@ -29,11 +30,12 @@ FEATURES = 180
 WORTH = 0.5
 """Share of the square norm of a smaller stencil below which a larger one is taken."""
 
-_CONVOLUTION = {2: functional.conv2d, 3: functional.conv3d}
+_NUMBERS = 1 << 23
+"""Numbers of fields, or of neighbourhoods, that are in memory at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class StencilPredictor(InFolds):
+class StencilPredictor(ClosedForm):
     """Outputs as a weighted sum of the pixels around, one round stencil per chart.
 
     A stencil may be wider than the margin between the input and the output patch: outputs then count only where it
@@ -44,14 +46,14 @@ class StencilPredictor(InFolds):
         ridges: Candidate ridge strengths, relative to the mean square of the inputs.
         slack: Skill on held-out data that a smaller and smoother stencil may cost: smooth ones say more about inputs
             that are not like the data, and half of the square of the tolerance is nothing that a verdict notices.
-        batch: Samples read together.
+        batch: Samples read together; as many as fit well into memory by default.
         placed: Whether weights may change over a chart, linearly in the place.
     """
 
     width: int = 21
     ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
     slack: float = 0.02
-    batch: int = 64
+    batch: int | None = None
     placed: bool = False
 
     linear: ClassVar[bool] = True
@@ -61,51 +63,30 @@ class StencilPredictor(InFolds):
         if self.width < 1 or self.width % 2 == 0:
             raise InputError(f"`width` must be odd and positive, got {self.width}.")
 
-    def fit_folds(
-        self,
-        samples: Samples,
-        fold: Tensor,
-        plants: Sequence[Callable[[Tensor], Tensor]],
-        *,
-        progress: Progress,
-        only: int | None = None,
-    ) -> list[list[FittedPredictor]]:
-        """Stencils for every fold, as `InFolds` says."""
+    def fit_folds(self, folds: Folds, *, progress: Progress) -> list[list[FittedPredictor]]:
+        """Stencils for every fold, as `ClosedForm` says."""
+        samples = folds.samples
         if not samples.is_field or samples.classes:
             raise InputError(
                 "`predictor` must not be a StencilPredictor for vectors or classes; use MLPPredictor or ConvPredictor."
             )
-        started = time.perf_counter()
-        count = int(fold.max()) + 1
-        wanted = list(range(count)) if only is None else [only]
-        used = (fold >= 0).nonzero().flatten()
-        smallest = min(int(((fold >= 0) & (fold != k)).sum()) for k in wanted)
-        halves = self._halves(samples, smallest)
+        halves = self._halves(samples, folds.fewest)
         room = _room(samples, halves[-1])
-        moments = _Moments(halves[-1], samples.size, count, place_length(samples) if self.placed else None)
-        order = samples.in_order(used)
-        for part, index in enumerate(progress.track(order.split(self.batch), "fit stencils")):
-            x, y = samples.inputs(index), samples.targets(index)
-            both = torch.cat([y, *(plant(x).to(y.dtype) for plant in plants)], dim=2)
-            moments.add(
-                x, both if room is None else centre_crop(both, room), fold[index], part if smallest >= 200 else None
-            )
-        outputs = samples.outputs
-        shape = tuple(samples.targets(used[:1]).shape[3:])
-        rows, half = self._choose(moments, outputs, halves, wanted[0])
-        fitted = []
-        for k in wanted:
+        moments = _Moments(halves[-1], samples.size, folds.count, place_length(samples) if self.placed else None)
+        order = samples.in_order(folds.used)
+        batch = self.batch or min(max(_NUMBERS // math.prod(samples.x.shape[1:]), 64), 512)
+        for index in progress.track(order.split(batch), "fit stencils"):
+            x, y = folds.read(index)
+            moments.add(x, y if room is None else centre_crop(y, room), folds.fold[index], thin=folds.fewest >= 200)
+        shape = tuple(samples.targets(order[:1]).shape[3:])
+        rows, half = self._choose(moments, samples.outputs, halves, folds.wanted[0])
+
+        def stencils(k: int) -> list[_Stencil]:
             solution = moments.chosen(rows, k)  # (K, F + 1, C' (1 + plants))
-            functions = [moments.stencil(part, half, shape) for part in solution.split(outputs, dim=-1)]
-            held = (fold == k).nonzero().flatten()
-            rest = ((fold >= 0) & (fold != k)).nonzero().flatten()
-            fitted.append(
-                with_skill(
-                    functions, samples, rest, held, kind=f"linear stencil, {2 * half + 1} wide", reach=half + 0.5,
-                    seconds=time.perf_counter() - started, inner=_room(samples, half),
-                )
-            )  # fmt: skip
-        return fitted
+            return [moments.stencil(part, half, shape) for part in solution.split(samples.outputs, dim=-1)]
+
+        kind = f"linear stencil, {2 * half + 1} wide"
+        return folds.fitted(stencils, kind=kind, reach=half + 0.5, inner=_room(samples, half))
 
     def _halves(self, samples: Samples, count: int) -> list[int]:
         """Half widths to try, smallest first: those that the charts, the data and the time have room for."""
@@ -193,16 +174,45 @@ class _Stencil:
         return tuple(s + self.weight.shape[-1] - 1 for s in self.shape)
 
     def __call__(self, x: Tensor) -> Tensor:
-        charts, outputs = self.weight.shape[:2]
-        width, need = self.weight.shape[-1], self.need
-        if any(have < want for have, want in zip(x.shape[3:], need, strict=True)):  # the whole field is one chart
-            x = _extend(x, width // 2)
-        x = centre_crop(x, need)
-        flat = (x if self.places is None else with_places(x, self.places)).flatten(1, 2)
-        y = _CONVOLUTION[len(self.shape)](
-            flat, self.weight.flatten(0, 1).to(x.dtype), self.bias.flatten().to(x.dtype), groups=charts
+        return convolve(self._seen(x), self.weight, self.bias)
+
+    def _seen(self, x: Tensor) -> Tensor:
+        """What the stencil looks at of fields `(B, K, C, *in)`, beside its places if they count."""
+        if any(have < want for have, want in zip(x.shape[3:], self.need, strict=True)):  # the whole field is one chart
+            x = _extend(x, self.weight.shape[-1] // 2)
+        x = centre_crop(x, self.need)
+        return x if self.places is None else with_places(x, self.places)
+
+    def responses(self, fields: Tensor) -> Tensor:
+        """Answers without the constant to fields `(N, *S)`, each as any channel, `(N, K, C', C, *shape)`."""
+        kinds = 1 if self.places is None else 1 + len(self.shape)
+        weight = self.weight.unflatten(2, (kinds, -1)).transpose(2, 3)  # (K, C', C, kinds, *width)
+        y = convolve(self._seen(fields[:, None, None]), weight.flatten(0, 2)[None])
+        return y[:, 0].unflatten(1, weight.shape[:3])
+
+    def select(self, charts: Sequence[int]) -> _Stencil:
+        """The stencils of some of the charts."""
+        return _Stencil(self.weight[charts], self.bias[charts], self.shape, self.places)
+
+    def plus(self, other: _Stencil, size: float) -> _Stencil:
+        """The sum with `size` times another one of the same width."""
+        weight, bias = self.weight + size * other.weight, self.bias + size * other.bias
+        return _Stencil(weight, bias, self.shape, self.places)
+
+    @classmethod
+    def mean(cls, stencils: Sequence[_Stencil]) -> _Stencil:
+        """The mean of stencils of one width, such as those of all folds."""
+        weight, bias = (
+            torch.stack(parts).mean(0) for parts in zip(*((s.weight, s.bias) for s in stencils), strict=True)
         )
-        return y.unflatten(1, (charts, outputs))
+        return cls(weight, bias, stencils[0].shape, stencils[0].places)
+
+    def without_centre(self, weight: Tensor) -> _Stencil:
+        """The same less a map of one pixel with weights `(K, C', C)`."""
+        width, d = self.weight.shape[-1], len(self.shape)
+        centre = torch.zeros_like(self.weight).flatten(3)
+        centre[:, :, : weight.shape[2], width**d // 2] = weight
+        return _Stencil(self.weight - centre.reshape(self.weight.shape), self.bias, self.shape, self.places)
 
     def narrowed(self, width: int) -> _Stencil:
         """The same for the middle of the outputs, at most so many pixels wide, or one more to keep the centre."""
@@ -214,6 +224,29 @@ def _extend(x: Tensor, reach: int) -> Tensor:
     """Repeats the border `reach` pixels outwards."""
     d = x.ndim - 3
     return functional.pad(x.flatten(0, 1), (reach, reach) * d, mode="replicate").unflatten(0, x.shape[:2])
+
+
+def _rotated(x: Tensor, y: Tensor, frame: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Samples rotated among each other, so that few are left: inputs `(m, K, C, *S)`, constants, targets.
+
+    Arguments:
+        x: Inputs `(B, K, C, *S)`.
+        y: Targets `(B, K, C', *S')`.
+        frame: Fields `(prod(S), R)` that all inputs are mixtures of; `None` leaves the samples as they are.
+    """
+    one = x.new_ones(x.shape[:2])
+    if frame is None:
+        return x, one, y
+    mixture = x.flatten(3).double() @ frame  # (B, K, C, R)
+    both = torch.cat([mixture.flatten(2), one.double().unsqueeze(-1)], dim=-1)
+    q, r = torch.linalg.qr(both.transpose(0, 1))  # (K, B, m), (K, m, C R + 1)
+    fields = r[..., :-1].unflatten(-1, mixture.shape[2:]) @ frame.mT
+    targets = q.mT @ y.double().transpose(0, 1).flatten(2)
+    return (
+        fields.transpose(0, 1).unflatten(-1, x.shape[3:]),
+        r[..., -1].mT,
+        targets.transpose(0, 1).unflatten(-1, y.shape[2:]),
+    )
 
 
 class _Moments:
@@ -243,37 +276,59 @@ class _Moments:
         small = disc(half, self.dimensions, self.half).flatten()[self.disc].repeat(self.channels)
         return torch.cat([small.nonzero().flatten(), torch.tensor([len(small)])])
 
-    def add(self, x: Tensor, y: Tensor, fold: Tensor, part: int | None = None) -> None:
-        """Adds samples; with `part`, only every second pixel along each axis, another set for every part.
+    def add(self, x: Tensor, y: Tensor, fold: Tensor, *, thin: bool) -> None:
+        """Adds samples; `thin` leaves out three of four pixels that say nearly the same.
 
-        Neighbouring pixels say nearly the same: a quarter of them costs a quarter of the time.
+        Sums of products stay as they are when samples of a fold are rotated among each other. Where inputs are mixtures
+        of a few fields, nearly all rotated ones are zero, and all pixels of the others are taken. Where not, only every
+        second pixel along each axis is, another set for every part of the samples.
         """
-        width = 2 * self.half + 1
-        need = tuple(s + width - 1 for s in y.shape[3:])
+        need = tuple(s + 2 * self.half for s in y.shape[3:])
         if any(have < want for have, want in zip(x.shape[3:], need, strict=True)):
             x = _extend(x, self.half)
         x = centre_crop(x, need)
         x = x if self.places is None else with_places(x, self.places)
-        self.channels = x.shape[2]
-        for axis in range(self.dimensions):
-            first, stride = (0, 1) if part is None else ((part >> axis) % 2, 2)
-            x = x.narrow(3 + axis, first, x.shape[3 + axis] - first).unfold(3 + axis, width, stride)
-            keep = torch.arange(first, y.shape[3 + axis], stride)
-            y = y.index_select(3 + axis, keep)  # x is now (B, K, C, *shape, *width)
-        d = self.dimensions
-        columns = x.flatten(3 + d)[..., self.disc].flatten(3, 2 + d)  # (B, K, C, Q, F)
-        columns = columns.permute(0, 1, 2, 4, 3).flatten(2, 3)  # (B, K, C F, Q)
-        values = y.flatten(3).double()  # (B, K, C', Q)
-        sums: list[list[Tensor]] = []
+        if not self.channels:
+            charts, self.channels = x.shape[1:3]
+            size, outputs = self.channels * int(self.disc.sum()) + 1, y.shape[2]
+            self.gram = torch.zeros(self.folds, charts, size, size, dtype=torch.float64)
+            self.right = torch.zeros(self.folds, charts, size, outputs, dtype=torch.float64)
+            self.square = torch.zeros(self.folds, charts, outputs, dtype=torch.float64)
+        frame = frame_of(x.flatten(0, 2).flatten(1).double(), len(fold) // (2 * self.folds * self.channels))
+        step = max(1, _NUMBERS // (x.shape[1:3].numel() * len(self.disc) * math.prod(y.shape[3:])))
         for k in range(self.folds):
             mine = (fold == k).nonzero().flatten()
-            wide = columns[mine].permute(1, 2, 0, 3).flatten(2).double()
-            wide = torch.cat([wide, wide.new_ones(len(wide), 1, wide.shape[-1])], dim=1)
-            right = values[mine].permute(1, 2, 0, 3).flatten(2)
-            sums.append([wide @ wide.mT, wide @ right.mT, right.square().sum(-1)])
-            self.rows[k] += wide.shape[-1]
-        gram, cross, square = (torch.stack(parts) for parts in zip(*sums, strict=True))
-        self.gram, self.right, self.square = self.gram + gram, self.right + cross, self.square + square
+            rotated = _rotated(x[mine], y[mine], frame)
+            for n, (u, one, v) in enumerate(zip(*(z.split(step) for z in rotated), strict=True)):
+                columns, right = self._columns(u, one, v, n if thin and frame is None else None)
+                self.gram[k] += columns @ columns.mT
+                self.right[k] += columns @ right.mT
+                if frame is None:
+                    self.square[k] += right.square().sum(-1)
+                    self.rows[k] += right.shape[-1]
+            if frame is not None:
+                self.square[k] += y[mine].double().square().flatten(3).sum((0, 3))
+                self.rows[k] += len(mine) * math.prod(y.shape[3:])
+
+    def _columns(self, x: Tensor, one: Tensor, y: Tensor, part: int | None) -> tuple[Tensor, Tensor]:
+        """Neighbourhoods of pixels with the constant last, `(K, F + 1, B Q)`, and the targets there, `(K, C', B Q)`.
+
+        Arguments:
+            x: Fields `(B, K, C, *need)`.
+            one: What the constant is for each, `(B, K)`.
+            y: Targets `(B, K, C', *shape)`.
+            part: Which pixels are taken; `None` for all.
+        """
+        d, width = self.dimensions, 2 * self.half + 1
+        for axis in range(3, 3 + d):
+            first, stride = (0, 1) if part is None else ((part >> (axis - 3)) % 2, 2)
+            x = x.narrow(axis, first, x.shape[axis] - first).unfold(axis, width, stride)
+            y = y.index_select(axis, torch.arange(first, y.shape[axis], stride))
+        # (B, K, C, *shape, *width) to neighbours first, each with a row of its own.
+        x = x.permute(1, 2, *range(3 + d, 3 + 2 * d), 0, *range(3, 3 + d)).flatten(2, 1 + d)
+        wide = x[:, :, self.disc].double().flatten(1, 2).flatten(2)
+        constant = one.mT.double().repeat_interleave(math.prod(y.shape[3:]), dim=1)[:, None]
+        return torch.cat([wide, constant], dim=1), y.double().movedim(0, 2).flatten(2)
 
     def solve(self, half: int, ridge: float, fold: int) -> Tensor:
         """Weights from all folds but one, zero beyond `half`, and constant, with shape `(K, F + 1, C')`."""

@@ -113,14 +113,10 @@ class PointwisePart:
             value = value + v * (first + v * (second + v * third))
         return value
 
-    def push(self, x: Tensor, tangents: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Derivatives `(m, B, K, C', *shape)` at inputs `(B, K, C, *in)` along `(m, B, K, C, *in)`."""
-        moved = centre_crop(tangents, shape)
-        total = moved.new_zeros(())
-        for i, (v, first, second, third) in enumerate(self._parts(x, shape)[1]):
-            slope = (first + v * (2 * second + v * (3 * third))) / self._broadcast(self.scale, x)[:, i : i + 1]
-            total = total + slope * moved[:, :, :, i : i + 1]
-        return total
+    @property
+    def linear(self) -> Tensor:
+        """Weights of the pixel itself, `(K, C', C)`."""
+        return (self.coefficients[:, 1 : 1 + self.scale.shape[1]] / self.scale[:, :, None]).mT
 
     def _parts(self, x: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
         """The constant, and of every channel its standardised values `(B, K, 1, *shape)` and three coefficients."""
@@ -135,9 +131,9 @@ class PointwisePart:
         """Values of charts with an axis of length 1 for every axis of space of `x`."""
         return values.to(x.dtype).reshape(*values.shape, *[1] * (x.ndim - 3))
 
-    def part(self, charts: range) -> PointwisePart:
+    def part(self, charts: Sequence[int]) -> PointwisePart:
         """The part of some of the charts."""
-        keep = slice(charts.start, charts.stop)
+        keep = list(charts)
         return PointwisePart(self.coefficients[keep], self.shift[keep], self.scale[keep], self.dimensions)
 
     @classmethod

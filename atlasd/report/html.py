@@ -27,8 +27,6 @@ _FILES = resources.files("atlasd.report")
 STYLE = Markup(_FILES.joinpath("page.css").read_text(encoding="utf-8"))
 _SCRIPT = Markup(_FILES.joinpath("page.js").read_text(encoding="utf-8"))
 """Everything is computed beforehand: it only looks up positions and words."""
-MOST_BYTES = 3_000_000
-"""A page that can be sent by mail."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +67,13 @@ def write_report(
     return write_page(path, [section], f"{headline(discovery)[0]}: {_subject(section)} - atlasd")
 
 
-def write_page(path: str | Path, sections: Sequence[Section], title: str = "atlasd report") -> Path:
-    """Writes one page with a section per discovery; sliders are left out before it grows too large to send."""
+def write_page(
+    path: str | Path, sections: Sequence[Section], title: str = "atlasd report", *, most_bytes: int = 3_000_000
+) -> Path:
+    """Writes one page with a section per discovery; sliders are left out before it grows too large to send by mail."""
     for most in (9, 4, 2, 0):
         page = _page(sections, title, most)
-        if len(page.encode()) <= MOST_BYTES:
+        if len(page.encode()) <= most_bytes:
             break
     return write_atomically(Path(path), lambda p: p.write_text(page, encoding="utf-8"))
 

@@ -58,18 +58,23 @@ def _parts(value: Any) -> list[tuple[Any, Any]] | None:
         return [(repr(k), v) for k, v in value.items()]
     if isinstance(value, list | tuple):
         return list(enumerate(value))
+    if isinstance(value, set | frozenset):
+        return [(each, None) for each in sorted(map(repr, value))]
     if is_dataclass(value):
         return [(f.name, getattr(value, f.name)) for f in fields(value)]
-    if (code := getattr(value, "__code__", None)) is not None:  # a function: what it does and what it closes over
-        closed = [cell.cell_contents for cell in getattr(value, "__closure__", None) or () if _filled(cell)]
-        return [
-            ("name", value.__qualname__),
-            ("code", code.co_code),
-            ("constants", repr(code.co_consts)),
-            ("in", closed),
-        ]
-    inside = getattr(value, "__dict__", None)
+    if (code := getattr(value, "__code__", None)) is not None:  # a function: what it does, and with what
+        closed = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
+        given = value.__defaults__, value.__kwdefaults__, getattr(value, "__self__", None)
+        return [("name", value.__qualname__), ("code", _code(code)), ("given", given), ("in", closed)]
+    slots = [s for kind in type(value).__mro__ for s in getattr(kind, "__slots__", ()) if hasattr(value, s)]
+    inside = {**{s: getattr(value, s) for s in slots}, **getattr(value, "__dict__", {})}
     return None if not inside else sorted(inside.items(), key=lambda item: str(item[0]))
+
+
+def _code(code: Any) -> list[Any]:
+    """What a compiled function does, with the names that it uses and the functions inside of it."""
+    constants = [_code(each) if hasattr(each, "co_code") else each for each in code.co_consts]
+    return [code.co_code, code.co_names, constants]
 
 
 def _filled(cell: Any) -> bool:

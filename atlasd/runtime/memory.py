@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["free_megabytes", "keep_freed_memory", "peak_megabytes", "reset_peak", "resident_megabytes"]
+__all__ = [
+    "bounded_memory",
+    "free_megabytes",
+    "keep_freed_memory",
+    "peak_megabytes",
+    "reset_peak",
+    "resident_megabytes",
+]
 
 import contextlib
 import ctypes
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -41,6 +51,28 @@ def reset_peak() -> None:
     """Forgets the peak, where the system allows it."""
     with contextlib.suppress(OSError):
         _CLEAR.write_text("5")
+
+
+@contextmanager
+def bounded_memory(megabytes: float) -> Iterator[None]:
+    """Lets this process take at most so many more MB inside; beyond them allocations fail, with `MemoryError`.
+
+    The system sees to that, also in compiled code. Does nothing on systems that cannot, and in other threads than the
+    first, since the limit is one of the process.
+    """
+    held = _status("VmData")
+    if not held or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    import resource
+
+    soft, hard = before = resource.getrlimit(resource.RLIMIT_DATA)
+    limits = [int((held + megabytes) * 2**20), *(each for each in (soft, hard) if each != resource.RLIM_INFINITY)]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def keep_freed_memory(limit: int = 1 << 30) -> bool:

@@ -66,6 +66,9 @@ class Stages:
         if fresh:
             shutil.rmtree(directory, ignore_errors=True)
         else:
+            for each in directory.iterdir():
+                if each.is_symlink():  # nothing that goes on writes or reads through one
+                    each.unlink()
             kept = _read(directory / "manifest.json")
             self._entries, self._before = dict(kept["stages"]), list(kept["entered"])
             sweep(directory)

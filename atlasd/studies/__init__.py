@@ -46,60 +46,41 @@ class Experiment:
         return importlib.import_module(self.module).run
 
 
-EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment(
-        "heat",
-        "heat flow around a hot block: O(2) in every chart, nothing globally",
-        "atlasd.studies.heat.run",
-    ),
-    Experiment("d4", "abs(x) + abs(y): the eight symmetries of the square", "atlasd.studies.toys.d4"),
-    Experiment(
-        "arctan",
-        "arctan((y + 0.1) / x): the identity and an approximate half-turn",
-        "atlasd.studies.toys.arctan",
-    ),
-    Experiment("toy", "functions with a known exact group, chosen by name=...", "atlasd.studies.toys.run"),
-    Experiment(
-        "dimuons",
-        "muon pairs of real collisions: the Lorentz group from their invariant mass",
-        "atlasd.studies.dimuons.run",
-    ),
-    Experiment(
-        "top-tagging",
-        "jets of top quarks: the Lorentz group, its metric and parity from the labels",
-        "atlasd.studies.jets.run",
-    ),
-    Experiment(
-        "liegg-heat",
-        "the rival LieGG on the heat equation: a global symmetry without the hot block, none with it",
-        "atlasd.studies.rivals.liegg_heat",
-    ),
-    Experiment(
-        "top-tagging-downstream",
-        "taggers of top quarks on the discovered metric, on the exact one, and on others",
-        "atlasd.studies.jets.downstream",
-    ),
-    Experiment(
-        "sphere-mnist",
-        "digits on a sphere: each may be rotated by itself, up to about 60 degrees; the sphere may not",
-        "atlasd.studies.digits.run",
-    ),
-    Experiment(
-        "sphere-mnist-downstream",
-        "digits on a sphere, rotated beyond the training data: CNNs with the discovered group against a plain one",
-        "atlasd.studies.digits.downstream",
-    ),
-    Experiment(
-        "climate",
-        "cyclones and atmospheric rivers: GL+(2) in every chart, or what the labels leave of it",
-        "atlasd.studies.climate.run",
-    ),
-    Experiment(
-        "climate-downstream",
-        "cyclones and rivers on an icosahedral grid: a network with SO(2) against a flat one with GL+(2)",
-        "atlasd.studies.climate.downstream",
-    ),
-)
+EXPERIMENTS: tuple[Experiment, ...] = tuple(
+    Experiment(name, description, f"atlasd.studies.{module}")
+    for name, module, description in (
+        ("heat", "heat.run", "heat flow around a hot block: O(2) in every chart, nothing globally"),
+        ("d4", "toys.d4", "abs(x) + abs(y): the eight symmetries of the square"),
+        ("arctan", "toys.arctan", "arctan((y + 0.1) / x): the identity and an approximate half-turn"),
+        ("toy", "toys.run", "functions with a known exact group, chosen by name=..."),
+        ("dimuons", "dimuons.run", "muon pairs of real collisions: the Lorentz group from their invariant mass"),
+        ("top-tagging", "jets.run", "jets of top quarks: the Lorentz group, its metric and parity from the labels"),
+        (
+            "liegg-heat", "rivals.liegg_heat",
+            "the rival LieGG on the heat equation: a global symmetry without the hot block, none with it",
+        ),
+        (
+            "top-tagging-downstream", "jets.downstream",
+            "taggers of top quarks on the discovered metric, on the exact one, and on others",
+        ),
+        (
+            "sphere-mnist", "digits.run",
+            "digits on a sphere: each may be rotated by itself, up to about 60 degrees; the sphere may not",
+        ),
+        (
+            "sphere-mnist-downstream", "digits.downstream",
+            "digits on a sphere, rotated beyond the training data: CNNs with the discovered group against a plain one",
+        ),
+        (
+            "climate", "climate.run",
+            "cyclones and atmospheric rivers: GL+(2) in every chart, or what the labels leave of it",
+        ),
+        (
+            "climate-downstream", "climate.downstream",
+            "cyclones and rivers on an icosahedral grid: a network with SO(2) against a flat one with GL+(2)",
+        ),
+    )
+)  # fmt: skip
 
 OWN = Experiment("discover", "your own data: `atlasd discover FILE`", "atlasd.studies.own_data.run")
 """Found by name like the others, so that its runs can be read and resumed, but not listed: it needs a file."""

@@ -100,7 +100,7 @@ class Config:
             changed = {"preset": preset, **changed}
         return changed
 
-    def words(self, name: str, seed: int) -> list[str]:
+    def command(self, name: str, seed: int) -> list[str]:
         """What follows `atlasd` on the command line that does the same again."""
         words = ["run", name, "--seed", str(seed)]
         for key, value in self.changes().items():

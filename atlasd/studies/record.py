@@ -69,7 +69,7 @@ class Plan:
     @property
     def command(self) -> str:
         """The command line that does this run again."""
-        return shlex.join(["atlasd", *self.config.words(self.experiment.name, self.seed)])
+        return shlex.join(["atlasd", *self.config.command(self.experiment.name, self.seed)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +148,8 @@ def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorde
     """
     log = _Log(progress)
     log.note(plan.command)
-    words = plan.config.words(plan.experiment.name, plan.seed)
-    with keeping(plan.directory, words, __version__, log.say), working_in(plan.directory):
+    command = plan.config.command(plan.experiment.name, plan.seed)
+    with keeping(plan.directory, command, __version__, log.say), working_in(plan.directory):
         discovery, extras = plan.experiment.runner()(plan.config, plan.seed, log)
         log.note(str(discovery))
         return _write(plan, discovery, extras, log, draw)

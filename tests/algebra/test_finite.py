@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from atlasd.algebra.finite import FiniteGroup, name_finite
+from atlasd.algebra.finite import FiniteGroup
 from atlasd.errors import InputError
 
 
@@ -86,7 +86,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "table"), CASES, ids=[name for name, _ in CASES])
 def test_name(name, table):
-    assert name_finite(table) == name
+    assert FiniteGroup(table).name == name
 
 
 def test_invariants():

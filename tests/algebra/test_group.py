@@ -54,7 +54,7 @@ def test_cayley_table():
 def test_close_from_one_generator(n, order):
     generator = noisy(known.cyclic(n).cosets[1 % n][None], 0.005)
     group = Group.close(torch.zeros(0, 2, 2), generator)
-    assert group.order == order
+    assert group.components == order
     assert group.dropped == 0
     assert table_error(group) < 1e-6
 
@@ -64,7 +64,7 @@ def test_close_d4_from_some_elements(seed):
     exact = known.dihedral(4).cosets
     chosen = torch.cat([exact[[1, 4]], exact[torch.randint(8, (20,), generator=torch.Generator().manual_seed(seed))]])
     group = Group.close(torch.zeros(0, 2, 2), noisy(chosen, 0.03, seed))
-    assert (group.order, group.component_group) == (8, "D4")
+    assert (group.components, group.component_group) == (8, "D4")
     assert table_error(group) < 1e-6
     assert 0 < group.correction < 0.1
     assert torch.equal(group.cosets[0], torch.eye(2, dtype=torch.float64))
@@ -74,7 +74,7 @@ def test_close_icosahedral():
     exact = known.icosahedral().cosets
     exact = torch.cat([exact, -exact])
     group = Group.close(torch.zeros(0, 3, 3), noisy(exact[[1, 7, 70]], 0.01))
-    assert (group.order, group.component_group) == (120, "A5xC2")
+    assert (group.components, group.component_group) == (120, "A5xC2")
     assert table_error(group) < 1e-6
 
 
@@ -83,10 +83,10 @@ def test_close_modulo_the_identity_component():
     generator = torch.Generator().manual_seed(0)
     flips = known.orthogonal(2).sample(30, generator=generator, scale=3.0)
     group = Group.close(noisy(so2.basis, 0.01), noisy(flips, 0.02))
-    assert (group.order, group.component_group) == (2, "C2")
+    assert (group.components, group.component_group) == (2, "C2")
     # Parity and time reversal alone: their product is missing from the list and must be found.
     group = Group.close(algebras.so(1, 3), noisy(known.lorentz().cosets[1:3], 0.01))
-    assert (group.order, group.component_group) == (4, "V4")
+    assert (group.components, group.component_group) == (4, "V4")
 
 
 def test_close_asks_before_it_adds():
@@ -113,7 +113,7 @@ def test_close_drops_what_does_not_close():
 
 def test_close_nothing():
     group = Group.close(torch.zeros(0, 2, 2), torch.zeros(0, 2, 2))
-    assert (group.order, group.name) == (1, "trivial")
+    assert (group.components, group.name) == (1, "trivial")
 
 
 def test_close_is_deterministic():

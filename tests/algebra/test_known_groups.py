@@ -28,7 +28,7 @@ CASES = [
 
 @pytest.mark.parametrize(("group", "order", "dimension", "components"), CASES)
 def test_catalogue(group, order, dimension, components):
-    assert (group.order, group.dimension, group.component_group) == (order, dimension, components)
+    assert (group.components, group.dimension, group.component_group) == (order, dimension, components)
     assert torch.equal(group.cosets[0], torch.eye(group.size, dtype=torch.float64))
 
 
@@ -36,7 +36,7 @@ def test_polyhedral_groups_are_rotations():
     for group in (known.tetrahedral(), known.octahedral(), known.icosahedral()):
         eye = torch.eye(3, dtype=torch.float64)
         torch.testing.assert_close(group.cosets @ group.cosets.mT, eye.expand_as(group.cosets))
-        torch.testing.assert_close(torch.linalg.det(group.cosets), torch.ones(group.order).double())
+        torch.testing.assert_close(torch.linalg.det(group.cosets), torch.ones(group.components).double())
 
 
 def test_icosahedral_moves_vertices_to_vertices():

@@ -10,7 +10,7 @@ from atlasd.cli import main
 from atlasd.studies.config import Config, option
 from atlasd.studies.rivals import compare
 from atlasd.studies.rivals.compare import Answer, Contest, perform
-from atlasd.studies.rivals.measures import SpanAngle
+from atlasd.studies.rivals.measures import span_angle_to
 
 TURN = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]], dtype=torch.float64)
 
@@ -36,7 +36,7 @@ def calls(monkeypatch, tmp_path):
         return Answer(TURN)
 
     toy = Contest(
-        name="toy", config=ToyConfig, measure=SpanAngle(LieAlgebra(TURN)), data=lambda *_: None,
+        name="toy", config=ToyConfig, measure=span_angle_to(LieAlgebra(TURN)), data=lambda *_: None,
         methods={"first": first, "second": second}, control="nothing",
     )  # fmt: skip
     monkeypatch.chdir(tmp_path)

@@ -103,3 +103,18 @@ def test_large_and_strange_files(run, monkeypatch):
     monkeypatch.setattr("atlasd.runtime.content.MOST_JSON", 100)
     with pytest.raises(DataError, match="at most 100 bytes"):
         ad.load(run)
+
+
+def test_lists_without_end(run, capsys):
+    chart = {"center": [8.0, 8.0], "error": 0.1, "outlier": False, "skill": 0.9, "reason": ""}
+    whole = (run / "result.json").read_text()
+    for edit in (
+        lambda c: c.update(spectrum=[0.5] * 20_000),
+        lambda c: c.update(charts=[chart] * 20_000),
+        lambda c: c["metrics"].update(rows=[{"a": 1}] * 20_000),
+    ):
+        (run / "result.json").write_text(whole)
+        redigest(run, edit)
+        assert main(["report", str(run)]) == 2
+        shown = capsys.readouterr().err
+        assert shown.count("\n") == 1 and "at most 10000 entries, got 20000" in shown

@@ -239,3 +239,12 @@ def test_rows_of_a_table_with_gaps_are_left_out_and_their_columns_named(tmp_path
     assert data.notes[0] == "2 of 50 samples have missing values and are left out (b in 2)"
     with pytest.raises(InputError, match=r"variable 'b' must be finite, got NaN or infinity in 2 of 50 samples"):
         read_own(choice, Cleaning(nan="refuse"))
+
+
+@pytest.mark.parametrize("of_inputs, of_targets", [(1e39, 1.0), (1e-60, 1e60), (np.array([1e-50, 1.0, 1e50]), 1e-60)])
+def test_numbers_that_single_precision_cannot_hold_stay_as_they_are(tmp_path, of_inputs, of_targets):
+    chance = np.random.default_rng(0)
+    x, y = chance.standard_normal((30, 3)), chance.standard_normal(30)
+    np.savez(tmp_path / "d.npz", x=x * of_inputs, y=y * of_targets)
+    data = read_own(choose([open_data(tmp_path / "d.npz")]), Cleaning())
+    assert np.allclose(data.x.numpy() / of_inputs, x) and np.allclose(data.y.flatten().numpy() / of_targets, y)

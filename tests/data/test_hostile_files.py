@@ -7,8 +7,10 @@ import os
 import struct
 import time
 import zipfile
+import zlib
 
 import h5py
+import numcodecs
 import numpy as np
 import pyarrow
 import pyarrow.parquet
@@ -16,9 +18,11 @@ import pytest
 import xarray
 import zarr
 
+from atlasd.data.arrays import Cleaning, read_own
 from atlasd.data.files import open_data
 from atlasd.data.pandas_table import TableReader
 from atlasd.data.stored import stored
+from atlasd.data.variables import choose
 from atlasd.errors import DataError, InputError
 from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 
@@ -309,3 +313,71 @@ def test_a_parquet_table_of_many_rows_is_read_in_part(tmp_path):
     read = variable.read(slice(500, 3_000_000, 250))
     assert len(read) == 11_998 and read.sum() == 2999 and (read[2::4] == 1).all()
     assert peak_megabytes() - before < 300  # the numbers of all rows alone took 800
+
+
+def packed_zeros(size):
+    packer = zlib.compressobj(1)
+    return b"".join(packer.compress(bytes(10**6)) for _ in range(size // 10**6)) + packer.flush()
+
+
+def zarr_of(path, size):
+    """A store whose one chunk unpacks to far more than its 200 numbers."""
+    zarr.open_group(str(path), mode="w", zarr_format=2).create_array(
+        "x", data=np.arange(200.0), chunks=(200,), compressors=numcodecs.Zlib(1)
+    )
+    (path / "x" / "0").write_bytes(packed_zeros(size))
+
+
+def hdf5_of(path, size):
+    with h5py.File(path, "w") as file:
+        data = file.create_dataset("x", (200,), "f8", chunks=(200,), compression="gzip")
+        data[:] = 1.0
+        data.id.write_direct_chunk((0,), packed_zeros(size))
+
+
+@pytest.mark.parametrize("write, name", [(zarr_of, "d.zarr"), (hdf5_of, "d.h5")])
+def test_a_chunk_that_unpacks_to_far_more_than_itself(tmp_path, monkeypatch, write, name):
+    monkeypatch.setattr("atlasd.data.limits.MARGIN", 100.0)
+    write(tmp_path / name, 400_000_000)
+    gc.collect()
+    reset_peak()
+    before = resident_megabytes()
+    with pytest.raises(DataError):
+        read(tmp_path / name)
+    assert peak_megabytes() - before < 250  # 400 and more without a limit
+
+
+def test_a_header_that_unpacks_to_megabytes(tmp_path):
+    packed = zipfile.ZipFile(tmp_path / "d.npz", "w", zipfile.ZIP_DEFLATED)
+    with packed as archive, archive.open("x.npy", "w") as member:
+        member.write(b"\x93NUMPY\x02\x00" + struct.pack("<I", 200_000_000))
+        for _ in range(200):
+            member.write(b" " * 1_000_000)
+    gc.collect()
+    reset_peak()
+    before = resident_megabytes()
+    with pytest.raises(DataError, match="must be a complete npz file"):
+        read(tmp_path / "d.npz")
+    assert peak_megabytes() - before < 50
+
+
+def test_a_name_in_quotes_may_hold_a_line_feed(tmp_path):
+    (tmp_path / "d.csv").write_text('a,"b\nc",t\n' + "1,2,3\n" * 30)
+    assert list(open_data(tmp_path / "d.csv").variables) == ["a", "b\nc", "t"]
+    assert open_data(tmp_path / "d.csv").variables["b\nc"].read(slice(0, 30)).tolist() == [2] * 30
+
+
+def test_vectors_that_no_search_could_transform_are_not_read(tmp_path):
+    np.savez(tmp_path / "d.npz", x=np.random.default_rng(0).standard_normal((30, 65)), y=np.arange(30.0))
+    with pytest.raises(InputError, match="at most 64 components, got 65"):
+        read_own(choose([open_data(tmp_path / "d.npz")]), Cleaning())
+
+
+def test_links_in_a_store_that_is_handed_over(tmp_path, secret):
+    store = tmp_path / "d.zarr"
+    zarr.open_group(str(store), mode="w").create_array("x", data=np.arange(100.0))
+    chunk = next(p for p in (store / "x").rglob("*") if p.is_file() and p.name != "zarr.json")
+    chunk.unlink()
+    chunk.symlink_to(secret)
+    with pytest.raises(DataError, match="must hold its own data, got the symbolic link"):
+        stored(zarr.open_group(str(store), mode="r")["x"])

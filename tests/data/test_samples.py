@@ -47,6 +47,7 @@ BAD = {
     "field for a vector": ((VECTOR, torch.zeros(30, 2, 2)), r"`y` must have shape \(N,\) or \(N, outputs\)"),
     "classes for vectors with two axes": ((VECTOR, torch.zeros(30, 2).long()), "one class per sample"),
     "classes on another grid": ((FIELD, torch.zeros(30, 5, 5).long(), ATLAS), "one class per pixel"),
+    "zeros": ((torch.zeros(30, 3), torch.rand(30)), "`x` must vary, got zeros only"),
     "words": ((["a", "b"], VECTOR), "`x` must be an array of numbers, got list"),
     "ragged": (([[1.0], [1.0, 2.0]], VECTOR), "`x` must be an array of numbers"),
     "nothing": ((None, VECTOR), "`x` must be an array of numbers, got NoneType"),
@@ -118,7 +119,7 @@ def test_masked_numbers_are_missing_and_not_what_lies_under_the_mask():
     assert len(Samples.check(np.ma.array(np.arange(60.0).reshape(30, 2)), np.arange(30.0))) == 30
 
 
-@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", ">f4", ">i4", "float16"])
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", ">f4", ">i4", "float16", "longdouble"])
 def test_arrays_of_any_kind_are_taken(kind):
     numbers = np.arange(90).reshape(30, 3) % 50
     given = Samples.check(numbers.astype(kind), np.linspace(0, 1, 30))

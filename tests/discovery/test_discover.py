@@ -35,7 +35,7 @@ def test_heat_flow_has_o2(fields, atlas, exact):
     found = ad.discover(fields, heat(fields), atlas=atlas, progress=False)
     assert found.verdict.symmetric and found.group.name == "O(2)"
     assert exact.degrees(found.algebra, ad.known.so(2)) < 1.0
-    assert found.group.order == 2 and torch.equal(found.cosets[0], torch.eye(2).double())
+    assert found.group.components == 2 and torch.equal(found.cosets[0], torch.eye(2).double())
     assert [d.decision for d in found.verdict.directions] == ["symmetry"]
     assert not any(chart.outlier for chart in found.charts) and found.predictor.skill > 0.8
     assert found.chart_generators is not None and found.chart_generators.shape == (3, 1, 2, 2)

@@ -63,6 +63,9 @@ def test_the_fitted_map_in_raw_units():
     y = 1000 * (x / torch.tensor([1.0, 100.0])).square().sum(-1)
     found = ad.discover(x, y, progress=False, cosets=False)
     assert torch.allclose(found.predictor(x[:5])[:, 0], y[:5], rtol=1e-3)
+    assert torch.equal(found.predictor(x[:5].numpy().astype(">f8")), found.predictor(x[:5]))
+    with pytest.raises(InputError, match=r"shape of what was fitted, \(N, 2\), got \(2,\)"):
+        found.predictor(x[0])
 
 
 def test_the_fitted_map_is_not_in_files(tmp_path, ring):
@@ -76,6 +79,7 @@ def test_the_fitted_map_of_fields(waves):
     x = waves(40, (19, 19), length=8.0)
     found = ad.discover(x, x.roll(1, -1), atlas=ad.Atlas.at([(9, 9)], 8, 4), progress=False, cosets=False)
     assert torch.allclose(found.predictor(x[:3]), x.roll(1, -1)[:3, None, :, 5:14, 5:14], atol=0.05)
+    assert torch.equal(found.predictor(x[:3, 0]), found.predictor(x[:3]))
 
 
 def test_everything_said_is_logged(caplog):

@@ -52,6 +52,20 @@ def test_the_flow_is_divided_out():
     torch.testing.assert_close(turn, torch.tensor([[0.0, 1.0], [-1.0, 0.0]]).double() / 2**0.5, atol=1e-4, rtol=0)
 
 
+def bent(x):
+    """The flow of u' = u^2, w' = w in coordinates with u = x, w = y - x^2."""
+    u, w = x[:, 0], x[:, 1] - x[:, 0] ** 2
+    return torch.stack([u**2, w + 2 * u**3], dim=-1)
+
+
+def test_a_symmetry_that_is_not_linear():
+    x = states(200, 2)
+    found = ad.discover_flow(x, bent(x), action=ad.PolynomialAction(degree=2), degree=0)
+    assert found.symmetries.formulas == ["(y - x^2) d/dy"] and found.verdict.symmetric
+    broken = bent(x) + 0.4 * bent(x).std() * torch.sin(2 * x.flip(1))
+    assert not ad.discover_flow(x, broken, action=ad.PolynomialAction(degree=2), degree=0).verdict.symmetric
+
+
 def test_next_states():
     x = states(300, 2)
     after = x + 0.1 * hopf(x)
@@ -103,7 +117,7 @@ def test_bad_input():
         ad.discover_flow(x)
     with pytest.raises(InputError, match="one shape"):
         ad.discover_flow(x, x[:50])
-    with pytest.raises(InputError, match="'affine' or 'linear'"):
+    with pytest.raises(InputError, match="'affine', 'linear' or a PolynomialAction"):
         ad.discover_flow(x, x, action="projective")
     with pytest.raises(InputError, match="would fit"):
         ad.discover_flow(x, hopf(x), cosets=False, degree=40)

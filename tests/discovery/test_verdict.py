@@ -94,7 +94,8 @@ def test_a_clear_breaking_at_a_small_size_is_no_symmetry(size, decision):
     court = court_of(normal(300, 2), function=lambda z: z.square().sum(-1))
     scale = torch.ones(300, 1, dtype=torch.float64)
     pair = torch.matrix_exp(torch.stack([size * TURN, -size * TURN]))
-    trial = Measured(pair, 0.01 * scale, scale, 0 * scale, coverage=1.0, telling=1.0, samples=300, size=size)
+    both = torch.full_like(scale, 2.0)
+    trial = Measured(pair, 0.01 * scale, scale, 0 * scale, both, coverage=1.0, telling=1.0, samples=300, size=size)
     finding = court._one([trial], [trial, trial], 0.05)
     assert finding.direction.decision == decision
 
@@ -146,3 +147,23 @@ def test_a_breaking_that_is_clearly_there_is_called_approximate(lower: float, ap
     said = commuting("D3", [direction])
     assert ("approximately" in said) is approximately
     assert "10.0%" in said
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_coset_is_judged_by_members_that_leave_samples_among_the_data(broken):
+    angle, side = 2 * math.pi * torch.rand(1500, generator=stream(3, "angle")).double(), normal(1500, seed=4).sign()
+    across = angle + side * (math.pi / 2 + 0.2 * normal(1500, seed=5))
+    x = torch.stack([angle.cos(), angle.sin(), across.cos(), across.sin()], -1)
+    x = x * (1 + 0.2 * normal(1500, 2, seed=6)).repeat_interleave(2, dim=1)
+    q, p = x[:, :2], x[:, 2:]
+    y = q.square().sum(1).square() + p.square().sum(1)
+    court = court_of(x, y + (q[:, 0] * p[:, 1] - q[:, 1] * p[:, 0] if broken else 0.0))
+    eye, none = torch.eye(2).double(), torch.zeros(2, 2).double()
+    basis = torch.stack([torch.block_diag(TURN, none), torch.block_diag(none, TURN)])
+    basis = torch.block_diag(TURN, TURN)[None] if broken else basis
+    flip, basis = (court.problem.units.to_standard(z) for z in (torch.block_diag(MIRROR, eye)[None], basis))
+    alone, coset = court.elements(flip)[0], court.elements(flip, basis)[0]
+    assert alone.direction.decision == "cannot tell" and "where data are" in alone.direction.reason
+    assert coset.passed != broken
+    if not broken:
+        assert coset.direction.coverage > 0.9

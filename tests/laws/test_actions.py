@@ -284,7 +284,7 @@ def test_shear_of_fields_is_not_its_transpose(waves):
     assert found.algebra.dimension == 2
     assert angle(found.algebra, expected) < 2.0
     assert angle(found.algebra, expected.mT) > 45.0
-    assert found.group.order == 2  # the mirror of the other axis
+    assert found.group.components == 2  # the mirror of the other axis
 
 
 def test_shear_of_vectors_is_not_its_transpose():
@@ -297,7 +297,7 @@ def test_shear_of_vectors_is_not_its_transpose():
     found = ad.discover(x, function=function, progress=False)
     expected = torch.tensor([[[0.0, 1.0], [0.0, 0.0]]], dtype=torch.float64)
     assert angle(found.algebra, expected) < 0.1
-    assert found.verdict.symmetric and found.group.order == 1
+    assert found.verdict.symmetric and found.group.components == 1
 
 
 def test_shear_of_vector_outputs_is_not_its_transpose():

@@ -73,7 +73,7 @@ def assert_same(found, expected):
     """The same span up to 6 degrees, and each coset of one in the other."""
     assert found.dimension == expected.dimension
     assert found.algebra.distance(expected.algebra) < 0.1
-    assert found.order == expected.order
+    assert found.components == expected.components
     assert all(expected.contains(c) for c in found.cosets)
 
 
@@ -340,7 +340,7 @@ def test_a_linear_predictor_shows_nothing_of_a_quadratic_breaking():
 def test_labels_without_relation_show_nothing():
     x = points(600, 2)
     found = find(x, torch.randn(600, generator=stream(0, "labels")))
-    assert found.group.dimension == 0 and found.group.order == 1
+    assert found.group.dimension == 0 and found.group.components == 1
 
 
 # Coverage.

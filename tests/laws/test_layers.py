@@ -77,7 +77,7 @@ every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 def element(case):
     """A turn of the group that maps pixels to pixels."""
-    return QUARTER @ QUARTER if case.group.order == 2 and not case.group.dimension else QUARTER
+    return QUARTER @ QUARTER if case.group.components == 2 and not case.group.dimension else QUARTER
 
 
 @every
@@ -91,7 +91,7 @@ def test_turns_and_mirrors_are_exact(case, dtype):
     # Control: what is not in the group is seen, except that isotropic kernels are symmetric by themselves.
     if case.mirrors:
         assert mirrored < 1e-5
-    elif case.kind != "trivial" or case.group.order in (2, 4):
+    elif case.kind != "trivial" or case.group.components in (2, 4):
         assert mirrored > 1e-2
 
 

@@ -131,7 +131,7 @@ def test_fix_shows_its_price(x):
     torch.manual_seed(0)
     model = nn.Conv2d(1, 1, 3, padding=1)
     assert audit(model, x, C4, fix=False).price is None
-    with pytest.raises(InputError, match="`fix` must have"):
+    with pytest.raises(InputError, match="`fix` must have targets"):
         audit(model, x, C4, fix=True)
 
 
@@ -235,7 +235,7 @@ def test_wrong_files(tmp_path):
         load_model(tmp_path / "no.pt2")
     with pytest.raises(DataError, match="nothing there"):
         load_model(tmp_path / "none.pt2")
-    assert named_group("SO(2)").name == "SO(2)" and named_group("D4").order == 8
+    assert named_group("SO(2)").name == "SO(2)" and named_group("D4").components == 8
     with pytest.raises(InputError, match="must be a name such as"):
         named_group("E8")
 
@@ -246,6 +246,61 @@ def test_fix_averages_and_shows_the_price(x, monkeypatch):
     monkeypatch.setattr("atlasd.nn.auditing.discover", lambda *a, **k: None)  # the data are not the question here
     price = audit(model, x, C4, y, fix=True).price
     assert price is not None and price[1] < price[0]  # an isotropic target: averaging helps
+
+
+def test_what_a_module_does_beside_its_layers_is_named(x):
+    class Shifted(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+            self.places = nn.Parameter(torch.randn(12, 12, generator=stream(3)))
+
+        def forward(self, z):
+            return self.inner(z) + 0.1 * self.places
+
+    last = audit(nn.Sequential(layers(), Shifted(nn.Identity())), x, C4)
+    assert last.culprit is not None and last.culprit.name == "1" and "beside its layers" in last.culprit.cause
+    first = audit(nn.Sequential(OrderedDict(shift=Shifted(nn.Identity()), rest=layers())), x, C4)
+    assert first.culprit is not None and first.culprit.name == "shift"
+    assert audit(nn.Sequential(nn.Sequential(layers()), nn.Identity()), x, C4).symmetric
+
+
+def test_no_symmetry_is_not_called_trivial():
+    x = torch.randn(200, 2, generator=stream(2))
+    found = audit(lambda x: (x[:, 0] + 0.3 * x[:, 1] ** 2).tanh() + x[:, 1] ** 3, x)
+    assert not found.elements and str(found).splitlines()[0] == f"The model: {found.found.answer}."
+    assert found.found.answer in ("no symmetry", "cannot tell")
+
+
+def onnx_file(path, weight, stride=1):
+    """A mean over 3 x 3 pixels, ReLU, and a convolution with the weights given."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    mean = np.full((1, 1, 3, 3), 1 / 9, dtype=np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "mean"], ["a"], "blur", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"], "act"),
+        helper.make_node("Conv", ["b", "w"], ["y"], "last", kernel_shape=[3, 3], pads=[1] * 4, strides=[stride] * 2),
+    ]
+    ends = [helper.make_tensor_value_info(name, kind, ["N", 1, None, None]) for name in ("x", "y")]
+    arrays = [onnx.numpy_helper.from_array(a, n) for a, n in ((mean, "mean"), (weight, "w"))]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], arrays)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return load_model(path)
+
+
+def test_layers_of_onnx_files_are_named_and_fixed(x, tmp_path, monkeypatch):
+    monkeypatch.setattr("atlasd.nn.auditing.discover", lambda *a, **k: None)  # the data are not the question here
+    even = np.ones((1, 1, 3, 3), dtype=np.float32)
+    assert audit(onnx_file(tmp_path / "even.onnx", even), x, C4).symmetric
+    found = audit(onnx_file(tmp_path / "stride.onnx", even, stride=2), x, C4)
+    assert found.culprit is not None and found.culprit.name == "last" and "stride: steps of 2" in found.culprit.cause
+    odd = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
+    model = onnx_file(tmp_path / "odd.onnx", odd)
+    found = audit(model, x, C4, nn.functional.avg_pool2d(x, 3, 1, 1), fix=True)
+    assert found.culprit is not None and found.culprit.name == "last" and "constraint" in found.culprit.cause
+    assert found.price is not None and found.price[1] < found.price[0]
 
 
 def test_fix_brings_to_a_standard_pose_where_there_is_no_average(monkeypatch):
@@ -260,7 +315,7 @@ def test_fix_brings_to_a_standard_pose_where_there_is_no_average(monkeypatch):
 def test_images_to_numbers_have_a_group_too():
     x = nn.functional.avg_pool2d(torch.randn(32, 1, 17, 17, generator=stream(0)), 7, 1, 3)
     found = audit(lambda z: z.square().mean((1, 2, 3)), x)
-    assert found.found is not None and (found.group.dimension or found.group.order > 1) and found.symmetric
+    assert found.found is not None and (found.group.dimension or found.group.components > 1) and found.symmetric
     labels = torch.arange(32) % 2
     other = audit(lambda z: z.square().mean((1, 2, 3)), x, C4, labels)
     assert other.data is None and any("what the data have cannot be discovered" in n for n in other.notes)

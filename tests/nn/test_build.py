@@ -87,6 +87,7 @@ def test_a_discovery_knows_its_network():
         (ad.known.general_linear_plus(2), torch.zeros(5, 1, 9, 9), torch.zeros(5, 1, 9, 9), "no network with bounded"),
         (ad.known.general_linear_plus(2), torch.zeros(5, 2), torch.zeros(5), "could only be constant"),
         (SO2, torch.zeros(5, 2), torch.zeros(4), "one target for each of 5 samples, got 4"),
+        (SO2, torch.full((5, 2), torch.nan), torch.zeros(5), "must be finite, got NaN"),
     ],
 )
 def test_what_cannot_be_built_is_said(group, x, y, message):

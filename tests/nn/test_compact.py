@@ -44,7 +44,7 @@ def test_samples_are_even(group):
     # The mean of an irreducible representation vanishes.
     assert elements.mean(0).abs().max() < 0.1
     if group.dimension == 0:
-        assert len(elements) == group.order
+        assert len(elements) == group.components
 
 
 def test_wrong_input():

@@ -111,7 +111,7 @@ def test_constraint_holds_between_all_fields(group, into, out):
     found = kernel_basis(group, 5, in_type=into, out_type=out)
     quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
     assert constraint_error(found.kernels, group, into, out, quarter) < 1e-10
-    if group.order == 2 or (group.order == 8 and group.cosets[-1].det() < 0):
+    if group.components == 2 or (group.components == 8 and group.cosets[-1].det() < 0):
         mirror = torch.tensor([[1.0, 0.0], [0.0, -1.0]], dtype=torch.float64)
         assert constraint_error(found.kernels, group, into, out, mirror) < 1e-10
     # Control: kernels drawn at random do not obey.

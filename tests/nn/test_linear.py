@@ -11,7 +11,7 @@ import atlasd as ad
 from atlasd.errors import InputError
 from atlasd.nn import EquivariantLinear, Gate, scalar, tensor, vector
 from atlasd.nn.equivariance import elements_inside, elements_outside
-from atlasd.nn.intertwiners import Intertwiners, balance, rank_by_gap
+from atlasd.nn.intertwiners import Intertwiners, rank_by_gap
 from atlasd.runtime.random import stream
 
 
@@ -37,9 +37,13 @@ def noisy(algebra, noise, seed, condition=1.0):
     generator, n = stream(seed, "noisy"), algebra.size
     u, _, v = torch.linalg.svd(torch.randn(n, n, generator=generator, dtype=torch.float64))
     change = u @ torch.diag(torch.logspace(0, torch.tensor(condition).log10().item(), n, dtype=torch.float64)) @ v
-    basis = change @ algebra.frame() @ torch.linalg.inv(change)
-    basis = basis / basis.flatten(1).norm(dim=1)[:, None, None]
-    return ad.LieAlgebra(basis + noise * torch.randn(basis.shape, generator=generator, dtype=torch.float64))
+    return noisy_basis(algebra.adjoint(change), noise, generator)
+
+
+def noisy_basis(algebra, noise, generator):
+    """Unit generators with noise of that size in their entries."""
+    frame = algebra.frame()
+    return ad.LieAlgebra(frame + noise * torch.randn(frame.shape, generator=generator, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("condition", [1.0, 5.0])
@@ -89,6 +93,41 @@ def test_a_layer_is_built_in_a_fifth_of_a_second():
 def test_finite_groups_and_components(group, dimension):
     """The mean of the fourth power of the character, and pairings without the volume where there are mirrors."""
     assert len(Intertwiners(group).between((2, 0), (2, 0)).basis) == dimension
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.03])
+@pytest.mark.parametrize(
+    ("group", "vectors", "matrices"),
+    [
+        (ad.known.cyclic(4), 2, 8),
+        (ad.known.dihedral(5), 1, 3),
+        (ad.known.octahedral(), 1, 4),
+        (ad.known.orthogonal(2), 1, 3),
+        (ad.known.orthogonal(3), 1, 3),
+        (ad.known.lorentz(4), 1, 3),
+    ],
+    ids=lambda value: value.name if isinstance(value, ad.Group) else "",
+)
+def test_components_in_other_coordinates(group, vectors, matrices, noise):
+    """The numbers of maps do not depend on the basis: squares and fourth powers of characters."""
+    for seed in range(2):
+        generator, n = stream(seed, "components"), group.size
+        u, _, v = torch.linalg.svd(torch.randn(n, n, generator=generator, dtype=torch.float64))
+        change = u @ torch.diag(torch.logspace(0, 0.48, n, dtype=torch.float64)) @ v
+        cosets = change @ group.cosets @ torch.linalg.inv(change)
+        off = noise / 2 * torch.randn(cosets.shape, generator=generator, dtype=torch.float64)
+        off[0] = 0
+        algebra = noisy_basis(group.algebra.adjoint(change), noise, generator)
+        maps = Intertwiners(ad.Group(algebra, cosets + off))
+        assert len(maps.between((1, 0), (1, 0)).basis) == vectors
+        assert len(maps.between((2, 0), (2, 0)).basis) == matrices
+
+
+def test_cosets_that_are_no_group_are_refused():
+    """An eighth of a full rotation without its powers: the mean is no projection."""
+    part = ad.known.cyclic(8).cosets[:2]
+    with pytest.raises(InputError, match="must leave a clear gap"):
+        Intertwiners(ad.Group(torch.zeros(0, 2, 2), part)).between((2, 0), (2, 0))
 
 
 GROUPS = {
@@ -176,9 +215,9 @@ def test_the_rank_follows_the_gap():
 
 
 def test_a_shear_is_left_in_its_coordinates():
-    frame = torch.tensor([[[0.0, 1.0], [0.0, 0.0]]], dtype=torch.float64)
-    same, change = balance(frame)
-    assert torch.equal(same, frame) and torch.equal(change, torch.eye(2, dtype=torch.float64))
+    shear = ad.Group(torch.tensor([[[0.0, 1.0], [0.0, 0.0]]]))
+    assert torch.equal(Intertwiners(shear)._frame[2], torch.eye(2, dtype=torch.float64))
+    assert len(Intertwiners(shear).between((1, 0), (1, 0)).basis) == 2  # the identity and the shear itself
 
 
 def test_what_cannot_be_done_is_said():

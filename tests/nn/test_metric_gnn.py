@@ -1,6 +1,7 @@
 """Networks on a metric: what they are invariant to, and what they are not."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,9 +17,10 @@ from atlasd.nn.equivariance import elements_inside, elements_outside, output_cha
 from atlasd.nn.metric_gnn import minkowski
 from atlasd.nn.metrics import save_metric
 from atlasd.runtime.random import stream
-from atlasd.studies.jets.train import Budget, auroc, log_odds, train_classifier
+from atlasd.studies.jets.train import auroc, log_odds, train_tagger
 
 SMALL = {"hidden": 8, "layers": 3, "step": 0.05}
+BUDGET = SimpleNamespace(epochs=2, batch=32, learning_rate=3e-4)
 TILT = torch.matrix_exp(0.2 * torch.randn(4, 4, generator=stream(3, "tilt"), dtype=torch.float64))
 TILTED = TILT.T @ minkowski().double() @ TILT
 NETWORKS = {
@@ -272,8 +274,8 @@ def trained(make, shuffle=False):
     label = (mass > mass.median()).long()
     known = label[torch.randperm(500, generator=stream(0, "shuffled"))] if shuffle else label[:500]
     network = make(hidden=8, layers=2, dropout=0.0, generator=stream(0, "weights"))
-    budget = Budget(epochs=5, batch=25, learning_rate=1e-2)
-    losses = train_classifier(network, x[:500], known, budget, generator=stream(0, "order"))
+    budget = SimpleNamespace(epochs=5, batch=25, learning_rate=1e-2)
+    losses = train_tagger(network, x[:500], known, budget, generator=stream(0, "order")).losses
     assert len(losses) == 5 and not network.training
     return auroc(log_odds(network, x[500:]), label[500:])
 
@@ -288,7 +290,7 @@ def test_a_short_training_beats_chance():
 def test_training_breaks_no_symmetry():
     x = jets(200, 4)
     network = LorentzNet(**SMALL, generator=stream(0, "weights"))
-    train_classifier(network, x.float(), torch.arange(200) % 2, Budget(epochs=2), generator=stream(0, "order"))
+    train_tagger(network, x.float(), torch.arange(200) % 2, BUDGET, generator=stream(0, "order"))
     exact = copy.deepcopy(network).double()
     inside = elements_inside(lorentz(), 4, generator=stream(0, "inside"))
     assert output_change(lambda x: log_odds(exact, x), x, inside) < 1e-6
@@ -311,9 +313,7 @@ def test_training_breaks_no_symmetry():
         (lambda: LorentzNet(**SMALL)(torch.ones(2, 5, 4), torch.ones(2, 5)), "`mask` must be bool"),
         (lambda: LorentzNet(**SMALL)(torch.zeros(2, 5, 4)), "got 2 without one"),
         (
-            lambda: train_classifier(
-                LorentzNet(**SMALL), torch.ones(3, 2, 4), torch.ones(3), Budget(), generator=stream(0)
-            ),
+            lambda: train_tagger(LorentzNet(**SMALL), torch.ones(3, 2, 4), torch.ones(3), BUDGET, generator=stream(0)),
             "`label` must be integer classes",
         ),
     ],

@@ -44,6 +44,20 @@ def test_generating_invariants(group, vectors, count):
     assert len(EquivariantMLP(group, vectors * vector(), scalar(), width=2, degree=degree).invariants) == count
 
 
+def test_a_finite_group_is_not_taken_for_a_larger_one():
+    """Points that only a rotation by another angle maps to each other are told apart, or a warning is given."""
+    group = ad.known.dihedral(5)
+    net = EquivariantMLP(group, vector(), scalar(), width=8, generator=stream(0)).double()
+    x = torch.randn(20, 2, generator=stream(1), dtype=torch.float64)
+    still = net(x).detach()
+    for g in group.cosets:
+        torch.testing.assert_close(net(x @ g.mT), still)
+    turn = ad.known.so(2).exp(torch.tensor([0.3], dtype=torch.float64))
+    assert float((net(x @ turn.mT) - still).detach().abs().max()) > 0.01 * float(still.std())
+    with pytest.warns(UserWarning, match="those of a larger group than D5, whose own have degrees up to 10"):
+        EquivariantMLP(group, vector(), scalar(), width=8, degree=2)
+
+
 @every
 def test_outputs_follow_the_inputs(name):
     group = GROUPS[name]
@@ -67,11 +81,8 @@ def test_outputs_follow_the_inputs(name):
 @every
 def test_sets_do_not_depend_on_order_or_padding(name):
     group = GROUPS[name]
-    net = (
-        EquivariantSetMLP(group, 2 * scalar(), width=8, generator=stream(0)).double() if name != "octahedral" else None
-    )
-    if net is None:
-        net = EquivariantSetMLP(group, 2 * scalar(), width=4, degree=3, generator=stream(0)).double()
+    degree = 4 if name == "octahedral" else None  # less is that of all rotations
+    net = EquivariantSetMLP(group, 2 * scalar(), width=8, degree=degree, generator=stream(0)).double()
     x = torch.randn(6, 5, group.size, generator=stream(1), dtype=torch.float64)
     net.standardise(x)
     y = net(x)

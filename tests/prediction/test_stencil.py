@@ -8,6 +8,7 @@ from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.fit import fit_predictor
 from atlasd.prediction.predictor import narrowed
+from atlasd.prediction.skill import Folds
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.progress import Silent
@@ -131,9 +132,26 @@ def test_folds_are_fits_without_their_samples(rough, two_charts, stencil_map):
     samples = Samples.check(rough, y, two_charts)
     fold = torch.arange(len(rough)) % 3
     plant = lambda x: centre_crop(x.roll(1, -1), tuple(samples.targets(fold[:1]).shape[3:]))  # noqa: E731
-    folds = StencilPredictor(width=5).fit_folds(samples, fold, [plant], progress=Silent())
+    folds = StencilPredictor(width=5).fit_folds(Folds(samples, fold, [plant]), progress=Silent())
     assert len(folds) == 3 and all(len(row) == 2 for row in folds)
     inputs = two_charts.input_patches(rough[:4])
     # The plant is a shift by one pixel, which a stencil holds exactly.
     torch.testing.assert_close(folds[0][1](inputs), plant(inputs), atol=1e-2, rtol=1e-2)
     assert not torch.equal(folds[0][0](inputs), folds[1][0](inputs))
+
+
+def test_rotated_samples_give_the_same_stencil():
+    """Inputs that are mixtures of few fields are fitted by rotated samples; tiny noise sends all samples through."""
+    generator = torch.Generator().manual_seed(3)
+    few = torch.nn.functional.avg_pool2d(torch.randn(6, 1, 26, 26, generator=generator), 3, 1)
+    x = torch.tensordot(torch.randn(240, 6, generator=generator), few, 1)
+    y = 0.5 * x.roll(1, -1) + x.roll(2, -2) + 0.1 * torch.randn(x.shape, generator=generator) + 1.5
+    fold, answers = torch.arange(240) % 3, []
+    for noise in (0.0, 2e-4):
+        noisy = x + noise * torch.randn(x.shape, generator=generator)
+        samples = Samples.check(noisy, y, Atlas.at([(11, 11), (12, 13)], 8, 5))
+        recipe = StencilPredictor(width=5, ridges=(1e-4,))
+        fitted = recipe.fit_folds(Folds(samples, fold), progress=Silent())
+        answers.append([row[0].function(samples.inputs(torch.arange(9))) for row in fitted])
+    for rotated, plain in zip(*answers, strict=True):
+        assert (rotated - plain).norm() < 0.05 * plain.norm()

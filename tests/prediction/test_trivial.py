@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from atlasd.prediction.trivial import PointwisePart, centre_crop, chart_skill, fit_pointwise, pooled_skill
+from atlasd.prediction.trivial import centre_crop, chart_skill, fit_pointwise, pooled_skill
 
 
 def batches(x, y):
@@ -18,19 +18,6 @@ def test_pointwise_part_of_a_cubic_is_the_cubic(dtype):
     part = fit_pointwise(batches(x, y))
     assert part.coefficients.shape == (2, 4, 2)
     torch.testing.assert_close(part(x, (5, 5)), y, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize("space", [(7, 6), (5, 5, 4)])
-def test_push_is_the_derivative(space):
-    generator = torch.Generator().manual_seed(0)
-    x, v = (torch.randn(6, 2, 3, *space, generator=generator, dtype=torch.float64) for _ in range(2))
-    inner = tuple(s - 2 for s in space)
-    coefficients = torch.randn(2, 10, 4, generator=generator, dtype=torch.float64)
-    shift, scale = (torch.rand(2, 3, generator=generator, dtype=torch.float64) + 0.5 for _ in range(2))
-    part = PointwisePart(coefficients, shift, scale, len(space))
-    exact = torch.func.jvp(lambda z: part(z, inner), (x,), (v,))[1]
-    pushed = part.push(x, torch.stack([v, 2 * v]), inner)
-    torch.testing.assert_close(pushed, torch.stack([exact, 2 * exact]))
 
 
 def test_pointwise_part_of_a_difference_is_nothing():

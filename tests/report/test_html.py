@@ -9,7 +9,6 @@ import pytest
 
 from atlasd.discovery.result import ChartFinding, Direction, Verdict
 from atlasd.errors import DataError
-from atlasd.report import html
 from atlasd.report.html import Section, write_page, write_report
 
 EVIL = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>"
@@ -146,10 +145,9 @@ def test_several_discoveries_on_one_page(discovery, tmp_path):
     assert len(set(identities)) == len(identities) > 2
 
 
-def test_a_page_that_grows_too_large_loses_motions_not_answers(discovery, tmp_path, monkeypatch):
-    whole = write_report(discovery, tmp_path / "whole.html")
-    monkeypatch.setattr(html, "MOST_BYTES", whole.stat().st_size - 1)
-    small = write_report(discovery, tmp_path / "small.html")
+def test_a_page_that_grows_too_large_loses_sliders_not_answers(discovery, tmp_path):
+    whole = write_page(tmp_path / "whole.html", [Section(discovery)])
+    small = write_page(tmp_path / "small.html", [Section(discovery)], most_bytes=whole.stat().st_size - 1)
     assert small.stat().st_size < whole.stat().st_size and "The map commutes with O(2)" in small.read_text()
 
 

@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+from atlasd.runtime.memory import bounded_memory
 
 CODE = """
 import resource, sys, torch
@@ -30,3 +33,12 @@ def test_elsewhere_nothing_is_done(monkeypatch):
 
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not keep_freed_memory()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system's limit on data")
+def test_memory_beyond_a_bound_is_refused_and_the_bound_goes():
+    with bounded_memory(50.0):
+        np.ones(1_000_000)
+        with pytest.raises(MemoryError), bounded_memory(1000.0):  # no bound inside another is wider
+            np.ones(40_000_000)
+    np.ones(40_000_000)

@@ -13,6 +13,7 @@ from atlasd.prediction.networks import ChartConv, VectorMLP
 from atlasd.prediction.neural import Architecture
 from atlasd.runtime.codec import Unstorable, decode, encode
 from atlasd.runtime.files import is_litter
+from atlasd.runtime.fingerprint import digest_of
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import Stages, current_stages, fingerprint, keeping, resuming, scratch_directory
 
@@ -240,3 +241,41 @@ def test_scratch_of_a_run_lies_in_its_directory(tmp_path):
         assert not (tmp_path / "run" / ".scratch-old").exists()
     with scratch_directory() as outside:
         assert tmp_path not in outside.parents and outside.is_dir()
+
+
+def test_links_among_stages_are_neither_read_nor_written_through(tmp_path):
+    """A comparison keeps a directory of its own there; a link in its place would lead the writer elsewhere."""
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run", [], fail=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run" / "stages" / "ours").symlink_to(tmp_path / "elsewhere")
+    with resuming(), keeping(tmp_path / "run", WORDS, "1"):
+        assert not (tmp_path / "run" / "stages" / "ours").exists()
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+def scale(factor, *, by=1.0):
+    return lambda x: factor * by * x
+
+
+class Slotted:
+    __slots__ = ("size",)
+
+    def __init__(self, size):
+        self.size = size
+
+
+def test_fingerprints_tell_functions_apart(tmp_path):
+    first, second = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    pairs = [
+        (lambda x: torch.sin(x), lambda x: torch.cos(x)),
+        (lambda x: [v + 1 for v in x], lambda x: [v - 1 for v in x]),
+        (lambda x, a=1: a * x, lambda x, a=2: a * x),
+        (scale(1.0), scale(2.0)),
+        (scale(1.0, by=2.0), scale(1.0)),
+        (first.forward, second.forward),
+        (Slotted(1), Slotted(2)),
+        ({"a", "b"}, {"a", "c"}),
+    ]
+    for one, other in pairs:
+        assert digest_of(one) == digest_of(one) and digest_of(one) != digest_of(other)

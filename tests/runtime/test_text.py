@@ -43,3 +43,10 @@ def test_progress_and_errors(capsys, tmp_path):
     assert main(["report", str(tmp_path / "\x1b[2J")]) == 2
     shown = capsys.readouterr()
     assert harmless(shown.err) and r"\x1b[2J" in shown.err and r"\x1b]0;b\u202e" in shown.err
+
+
+def test_every_command_escapes_what_it_says(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("ATLASD_DATA", str(tmp_path / EVIL[:-1]))
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert harmless(shown) and r"a\x1b[31m" in shown

@@ -29,12 +29,8 @@ def discovery() -> Discovery:
 
 @pytest.fixture
 def fields() -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    return {
-        "input": torch.randn(1, 16, 16, generator=generator),
-        "output": torch.randn(1, 16, 16, generator=generator),
-        "radii": torch.tensor([3.0, 2.0]),
-    }
+    x, y = torch.randn(2, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    return {"input": x, "output": y, "radii": torch.tensor([3.0, 2.0])}
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ __all__ = ["CONFIG", "ClimateDownstreamConfig", "run"]
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import fmean
 from typing import Any, ClassVar, Literal
 
@@ -17,17 +16,17 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from atlasd.algebra import known
 from atlasd.algebra.known import so
-from atlasd.discovery.result import Discovery, load
+from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.nn.icosahedral import IcosahedralUNet
 from atlasd.nn.icosahedron import icosahedral_grid
 from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.runtime.stages import current_stages, located
+from atlasd.runtime.stages import located
 from atlasd.studies.climate.vertices import VertexMaps, agreement, given_maps, jaccard_loss, score_maps, synthetic_maps
 from atlasd.studies.config import PaperConfig, option
-from atlasd.studies.networks import given_discovery, mean_row, train_network, weight_count
+from atlasd.studies.networks import Trained, given_discovery, mean_row, over_seeds, train_network, weight_count
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 
@@ -85,10 +84,9 @@ CONFIG = ClimateDownstreamConfig
 def run(config: ClimateDownstreamConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Trains both networks on the same maps with the same budget, and scores them against every expert."""
     keep_freed_memory()
-    start, stages = time.monotonic(), current_stages()
+    start = time.monotonic()
     reason = "GL+(2) was given, as in the paper, and not discovered in this run."
-    found = given_discovery(known.general_linear_plus(2), reason, seed)
-    found = found if config.discovery is None else load(located(config.discovery))
+    found = given_discovery(known.general_linear_plus(2), reason, seed, config.discovery)
     if found.group.cosets.shape[-1] != 2:
         raise InputError(f"`discovery` must be one of the plane, got the group {found.group.name}; name another.")
     models = [name for name in ("SO(2)", _kernels(found)) if config.models in ("all", name)]
@@ -98,14 +96,12 @@ def run(config: ClimateDownstreamConfig, seed: int, progress: Progress) -> tuple
             f"`models` must be the baseline SO(2) or what was discovered, {_kernels(found)}, got {config.models}."
         )
     maps = _Maps(config, progress)
-    results: dict[str, list[dict[str, float]]] = {name: [] for name in models}
-    people = []
-    for s in range(seed, seed + config.seeds):
-        for name in models:
-            done = stages.do(f"{name}, seed {s}", partial(_measure, name, config, s, maps, progress))
-            results[name].append(done)
-            progress.say(f"{name}, seed {s}: mean IoU {done['mean_iou']:.4f} after {done['seconds']:.0f} s")
-        people.append(stages.do(f"people, seed {s}", partial(maps.people, s)))
+
+    def measure(name: str, s: int) -> dict[str, float]:
+        return agreement(maps.of(s)[0]) if name == "human" else _measure(name, config, s, maps, progress)
+
+    results = over_seeds([*models, "human"], range(seed, seed + config.seeds), measure, "mean_iou", progress)
+    people = [row for row in results.pop("human") if row]
     extras = Extras(_metrics(config, results, people), paper_figures("climate-downstream"))
     return replace(found, seconds={**found.seconds, "compare": time.monotonic() - start}), extras
 
@@ -143,10 +139,6 @@ class _Maps:
             self._seed, self._held = seed, (train.standardised(train), test.standardised(train))
         return self._held
 
-    def people(self, seed: int) -> dict[str, float] | None:
-        """How experts agree on the maps to train on."""
-        return agreement(self.of(seed)[0])
-
     def _read(self, split: Literal["train", "test"], seed: int) -> VertexMaps:
         config = self._config
         if config.data is not None:
@@ -168,17 +160,13 @@ def _measure(
     """Trains one network and measures it; plain values, so that they can be kept."""
     train, test = maps.of(seed)
     network = _network(name, config, seed, variables=train.x.shape[1]).to(config.device)
-    start, busy = time.monotonic(), time.process_time()
-    loss = _fit(network, train, config, seed, progress, f"training {name}")
-    seconds, busy = time.monotonic() - start, time.process_time() - busy
+    trained = _fit(network, train, config, seed, progress, f"training {name}")
     network.cpu()
     return {
         **score_maps(network, test),
         "equivariance": _equivariance(network, test.x[:1]),
         "parameters": float(weight_count(network)),
-        "loss": loss,
-        "seconds": seconds,
-        "core_seconds": busy,
+        **trained.row,
     }
 
 
@@ -201,40 +189,33 @@ def _fit(
     seed: int,
     progress: Progress,
     label: str,
-) -> float:
-    """Trains on every map with every expert, and leaves in the network the running mean of its weights.
-
-    Returns:
-        The mean loss of the last epoch.
-    """
+) -> Trained:
+    """Trains on every map with every expert, and leaves in the network the running mean of its weights."""
     pairs = torch.tensor(maps.pairs())
-    generator = stream(seed, "climate-downstream", "order")
-    optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, fused=True)
-    steps = len(pairs) // config.batch  # a rest of one map would have no batch statistics
-    if not steps:
+    if len(pairs) < config.batch:
         raise InputError(
             f"`batch` must be at most the {len(pairs)} labelled maps, got {config.batch}; make it smaller."
         )
-    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, total_steps=config.epochs * steps)
     mean = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(config.average), use_buffers=True)
 
     def loss(part: Tensor) -> Tensor:
         labels = torch.stack([maps.labels[t][e] for t, e in part.tolist()])
         return jaccard_loss(network(maps.x[part[:, 0]].to(config.device)), labels.to(config.device))
 
-    losses = train_network(
+    trained = train_network(
         network,
         loss,
-        optimizer,
-        lambda: pairs[torch.randperm(len(pairs), generator=generator)].split(config.batch)[:steps],
-        epochs=config.epochs,
+        pairs,
+        config,
+        generator=stream(seed, "climate-downstream", "order"),
         progress=progress,
         label=label,
-        rates=rates if config.schedule == "cycle" else None,
+        cycle=0.3 if config.schedule == "cycle" else None,
+        full_batches=True,  # a rest of one map would have no batch statistics
         after=lambda: mean.update_parameters(network),
     )
     network.load_state_dict(mean.module.state_dict())
-    return losses[-1]
+    return trained
 
 
 def _equivariance(network: IcosahedralUNet, x: Tensor) -> float:
@@ -249,7 +230,7 @@ def _equivariance(network: IcosahedralUNet, x: Tensor) -> float:
 def _metrics(
     config: ClimateDownstreamConfig,
     results: Mapping[str, list[dict[str, float]]],
-    people: list[dict[str, float] | None],
+    people: list[dict[str, float]],
 ) -> dict[str, Any]:
     scores = ("iou_bg", "iou_tc", "iou_ar", "mean_iou", "precision", "recall")
     paper = paper_figures("climate-downstream")
@@ -270,8 +251,8 @@ def _metrics(
                 "paper_mean_iou": paper[name]["mean_iou"],
             }
         )
-    if agreed := [p for p in people if p is not None]:
-        rows.append({"model": "human", **mean_row(agreed), "paper_mean_iou": paper["human"]["mean_iou"]})
+    if people:
+        rows.append({"model": "human", **mean_row(people), "paper_mean_iou": paper["human"]["mean_iou"]})
     metrics: dict[str, Any] = {
         "seeds": max(map(len, results.values())),
         "rows": rows,

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from atlasd.data.limits import reading
+from atlasd.data.probe import check_opens
 from atlasd.errors import DataError, InputError
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.studies.climate.statistics import Statistics, kept_statistics, measured_statistics
@@ -181,6 +182,7 @@ def open_climate(
     found: dict[str, list[tuple[Path, int]]] = {}
     common: list[str] = []
     for file in files:
+        check_opens(file, "file_xarray", "zarr" if file.suffix == ".zarr" else "netcdf")
         with reading(file, _KIND), _opened(file) as dataset:
             grid = _checked_grid(dataset, file, grid, files[0])
             if labels and LABELS not in dataset.data_vars:

@@ -35,16 +35,16 @@ class SecondOrderPredictor:
         width: Width of the neighbourhood in pixels, odd.
         components: Principal components of the neighbourhood in each channel; 6 hold the second order.
         pixels: Pixels drawn for each chart.
-        penalty: Weight of the absolute penalty.
         kept: The most terms of a chart that the second fit keeps.
+        penalty: Weight of the absolute penalty.
         iterations: L-BFGS iterations of each fit.
     """
 
     width: int = 5
     components: int = 6
     pixels: int = 12_000
-    penalty: float = 2e-3
     kept: int = 40
+    penalty: float = 2e-3
     iterations: int = 60
 
     def fit(

@@ -189,10 +189,10 @@ def _weather(shape: tuple[int, int], generator: torch.Generator) -> tuple[Tensor
     field = _texture(5, shape, generator)
     storms: list[Tensor] = []
     rivers: list[Tensor] = []
-    turns = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    rotation = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
     for _ in range(int(torch.randint(3, 8, (1,), generator=generator))):
         down, right = _offsets(shape, generator, belt=0.3)
-        mixed = turns * float(0.3 * torch.randn(1, generator=generator)) + torch.eye(2)
+        mixed = rotation * float(0.3 * torch.randn(1, generator=generator)) + torch.eye(2)
         mixed = mixed + 0.2 * torch.randn(2, 2, generator=generator)
         a, b = mixed[0, 0] * down + mixed[0, 1] * right, mixed[1, 0] * down + mixed[1, 1] * right
         size = 2.5 + 2.0 * float(torch.rand(1, generator=generator))

@@ -8,7 +8,6 @@ __all__ = [
     "given_maps",
     "score_maps",
     "synthetic_maps",
-    "SegmentationScores",
     "jaccard_loss",
     "segmentation_scores",
 ]
@@ -98,21 +97,20 @@ def score_maps(network: nn.Module, maps: VertexMaps) -> dict[str, float]:
     with torch.no_grad():
         for x, drawn in zip(maps.x, maps.labels, strict=True):
             given = network(x[None]).argmax(1)[0]
-            each.append(_averaged([segmentation_scores(given, truth, len(CLASSES)) for truth in drawn]))
-    return _named(torch.stack(each))
+            each.append(_mean([(given, truth) for truth in drawn]))
+    return _named(each)
 
 
-def agreement(maps: VertexMaps) -> dict[str, float] | None:
-    """The same between the experts of a map, each against each; none where no map has two."""
-    each = [
-        _averaged([segmentation_scores(a, b, len(CLASSES)) for a, b in combinations(drawn, 2)])
-        for drawn in maps.labels
-        if len(drawn) > 1
-    ]
-    if not each:
-        return None
-    named = _named(torch.stack(each))
-    return {key: named[key] for key in ("iou_bg", "iou_tc", "iou_ar", "mean_iou")}
+def agreement(maps: VertexMaps) -> dict[str, float]:
+    """The same between the experts of a map, each against each; empty where no map has two."""
+    each = [_mean(list(combinations(drawn, 2))) for drawn in maps.labels if len(drawn) > 1]
+    named = _named(each) if each else {}
+    return {key: value for key, value in named.items() if "iou" in key}
+
+
+def _mean(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Mean scores of several pairs of labellings, `(3, classes)`; nan where nobody has the class."""
+    return torch.stack([segmentation_scores(a, b, len(CLASSES)) for a, b in pairs]).nanmean(0)
 
 
 def _projection(resolution: int, shape: Sequence[int]) -> IcosahedralProjection:
@@ -129,48 +127,26 @@ def _brought(projection: IcosahedralProjection, maps: Iterable[tuple[Tensor, Ten
     return VertexMaps(torch.stack(fields), tuple(labels))
 
 
-def _averaged(scores: Sequence[SegmentationScores]) -> Tensor:
-    """IoU, precision and recall of every class, `(3, classes)`; nan where nobody has the class."""
-    return torch.stack([torch.stack([s.iou, s.precision, s.recall]) for s in scores]).nanmean(0)
+def _named(each: Sequence[Tensor]) -> dict[str, float]:
+    """Means over maps of scores `(3, classes)`, by name; those over classes have every class once."""
+    iou, precision, recall = torch.stack(list(each)).nanmean(0)
+    classes = dict(zip(("iou_bg", "iou_tc", "iou_ar"), iou.tolist(), strict=True))
+    means = {"mean_iou": iou, "precision": precision, "recall": recall}
+    return classes | {name: float(values.nanmean()) for name, values in means.items()}
 
 
-def _named(each: Tensor) -> dict[str, float]:
-    """Means over maps, `(T, 3, classes)`, by name; those over classes have every class once."""
-    iou, precision, recall = each.nanmean(0)
-    return {
-        "iou_bg": float(iou[0]),
-        "iou_tc": float(iou[1]),
-        "iou_ar": float(iou[2]),
-        "mean_iou": float(iou.nanmean()),
-        "precision": float(precision.nanmean()),
-        "recall": float(recall.nanmean()),
-    }
+def segmentation_scores(given: Tensor, truth: Tensor, classes: int) -> Tensor:
+    """Agreement of two labellings of the same shape: IoU, precision and recall of every class, `(3, classes)`.
 
-
-@dataclass(frozen=True, eq=False)
-class SegmentationScores:
-    """Agreement of two labellings, class by class.
-
-    A class that neither has counts as nothing: it is nan here, and is left out of means.
-
-    Arguments:
-        iou: Points that both give a class, by points that either does, with shape `(classes,)`.
-        precision: Share of the points that were given a class that have it.
-        recall: Share of the points that have a class that were given it.
-    """
-
-    iou: Tensor
-    precision: Tensor
-    recall: Tensor
-
-
-def segmentation_scores(given: Tensor, truth: Tensor, classes: int) -> SegmentationScores:
-    """Compares two labellings of the same shape.
+    IoU is the number of points that both give a class, by that of points that either does. Precision is the share of
+    the points that were given a class that have it; recall the share of those that have it that were given it. A class
+    that neither has counts as nothing: it is nan here, and is left out of means.
 
     Example:
-        >>> scores = segmentation_scores(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 1]), 2)
-        >>> scores.iou, scores.precision, scores.recall
-        (tensor([0.5000, 0.6667]), tensor([0.5000, 1.0000]), tensor([1.0000, 0.6667]))
+        >>> segmentation_scores(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 1]), 2)
+        tensor([[0.5000, 0.6667],
+                [0.5000, 1.0000],
+                [1.0000, 0.6667]])
     """
     if given.shape != truth.shape:
         raise InputError(f"labellings must have one shape, got {tuple(given.shape)} and {tuple(truth.shape)}.")
@@ -179,7 +155,7 @@ def segmentation_scores(given: Tensor, truth: Tensor, classes: int) -> Segmentat
         raise InputError(f"classes must be below {classes}, got {max(int(given.max()), int(truth.max()))}.")
     table = pairs.reshape(classes, classes).to(torch.get_default_dtype())
     both, rows, columns = table.diagonal(), table.sum(1), table.sum(0)
-    return SegmentationScores(both / (rows + columns - both), both / rows, both / columns)
+    return torch.stack([both / (rows + columns - both), both / rows, both / columns])
 
 
 def jaccard_loss(scores: Tensor, labels: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ def write_climate(
         seed: Seed of the weather.
         symmetry: The rule behind the labels, as in `synthetic_climate`.
         shape: Rows and columns.
-        experts: Up to how many labels a time has: one and all of them by turns.
+        experts: Up to how many labels a time has: one and all of them, alternately.
         latitudes: The direction in which they are written.
         longitudes: The range in which they are written.
         progress: Progress display.
@@ -91,13 +91,13 @@ def write_map(
         raise DataError(f"`{path}` needs the package {error.name!r}; pip install 'atlasd[climate]'.") from error
     height, width = maps.x.shape[-2:]
     lat, lon = np.linspace(90, -90, height), np.arange(width) * 360 / width
-    up, turn = latitudes == "ascending", width // 2 if longitudes == "-180..180" else 0
+    up, shift = latitudes == "ascending", width // 2 if longitudes == "-180..180" else 0
 
     def laid(values: torch.Tensor) -> np.ndarray:
-        flat = np.roll(values.numpy(), turn, axis=-1)
+        flat = np.roll(values.numpy(), shift, axis=-1)
         return flat[::-1] if up else flat
 
-    lon = np.roll(np.where(lon >= 360 - 360 * turn / width, lon - 360, lon), turn) if turn else lon
+    lon = np.roll(np.where(lon >= 360 - 360 * shift / width, lon - 360, lon), shift) if shift else lon
     variables: dict[str, Any] = {
         name: (("time", "lat", "lon"), laid(maps.x[number, c])[None]) for c, name in enumerate(maps.variables)
     }

@@ -116,8 +116,8 @@ def sphere_mnist(
 def _draw(images: Tensor, angles: Tensor, sizes: Tensor) -> Tensor:
     """Images `(M, 28, 28)` of bytes, rotated and enlarged about their centre, with shape `(M, 29, 29)`."""
     p = pixel_grid((2 * RADIUS + 1, 2 * RADIUS + 1))
-    turn = math.pi / 2 + angles
-    c, s = turn.cos() / sizes, turn.sin() / sizes
+    angles = math.pi / 2 + angles
+    c, s = angles.cos() / sizes, angles.sin() / sizes
     back = torch.stack([torch.stack([c, s], -1), torch.stack([-s, c], -1)], -2)  # the inverse of the transformation
     points = p @ back.mT + (images.shape[-1] - 1) / 2
     drawn = resample(images[:, None].float(), points, interpolation="bilinear", fill="zeros")
@@ -147,7 +147,12 @@ def load_mnist(split: Literal["train", "test"] = "train") -> tuple[Tensor, Tenso
 
 def read_idx(path: Path) -> Tensor:
     """The array of bytes in a gzipped idx file."""
-    with reading(path, "gzipped idx file"), gzip.open(path) as file:
+    with reading(path, "gzipped idx file"):
+        return _unpacked_idx(path)
+
+
+def _unpacked_idx(path: Path) -> Tensor:
+    with gzip.open(path) as file:
         data = file.read(_MOST + 1)
     if len(data) > _MOST:
         raise DataError(f"`{path}` must unpack to at most {_MOST >> 20} MB, got more; fetch it again.")

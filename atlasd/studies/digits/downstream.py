@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import fmean
 from typing import Any, ClassVar, Literal
 
@@ -17,17 +16,16 @@ from torch import Tensor, nn
 
 from atlasd.algebra import known
 from atlasd.algebra.group import Group
-from atlasd.discovery.result import Discovery, load
+from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.nn.checks import field_error
 from atlasd.nn.compact import invariant_form
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.runtime.stages import current_stages, located
 from atlasd.studies.config import PaperConfig, option
 from atlasd.studies.digits.data import BACKGROUND, CENTRES, CLASSES, HEIGHT, SphereDigits, sphere_mnist
 from atlasd.studies.digits.pixel_networks import Plan, digit_accuracy, fit_pixels, pixel_network
-from atlasd.studies.networks import given_discovery, mean_row, weight_count
+from atlasd.studies.networks import given_discovery, mean_row, over_seeds, weight_count
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 
@@ -64,6 +62,7 @@ class DownstreamConfig(PaperConfig):
     frequencies: int = option(2, "highest frequency of the fields of a rotation group; 0 for scalars", least=0)
     spheres: int = option(600, "spheres to train on, three digits each", least=1)
     test: int = option(300, "spheres to test on", least=1)
+    seeds: int = option(3, "seeds, from the one given on", least=1)
     rotate: float = option(60.0, "largest angle in training, in degrees", least=0, most=180)
     test_rotate: float = option(180.0, "largest angle in the test, in degrees", least=0, most=180)
     rows: int = option(36, "rows about the equator that are trained on; tests see whole spheres", least=30, most=HEIGHT)
@@ -71,7 +70,6 @@ class DownstreamConfig(PaperConfig):
     batch: int = option(8, "spheres in a step", least=1)
     learning_rate: float = option(1e-2, "of Adam", least=1e-9)
     background: float = option(0.005, "weight of background pixels in the loss", least=0)
-    seeds: int = option(3, "seeds, from the one given on", least=1)
 
 
 CONFIG = DownstreamConfig
@@ -90,17 +88,15 @@ def run(config: DownstreamConfig, seed: int, progress: Progress) -> tuple[Discov
     """Trains every network on the same spheres with the same budget, and scores them on pixels with ink."""
     start = time.monotonic()
     reason = f"Given by the setting group={config.group}, not discovered in this run."
-    found = given_discovery(_GROUPS[config.group](), reason, seed)
-    found = found if config.discovery is None else load(located(config.discovery))
-    models = [m for m in compared(found.group, config) if config.models in ("all", m.name)]
+    found = given_discovery(_GROUPS[config.group](), reason, seed, config.discovery)
+    models = {m.name: m for m in compared(found.group, config) if config.models in ("all", m.name)}
     if not models:
         raise InputError(f"`models` must be part of the comparison, got {config.models!r}; the group lacks it.")
-    results: dict[str, list[dict[str, float]]] = {m.name: [] for m in models}
-    for s in range(seed, seed + config.seeds):
-        for model in models:
-            done = current_stages().do(f"{model.name}, seed {s}", partial(_score, model, config, s, progress))
-            results[model.name].append(done)
-            progress.say(f"{model.name}, seed {s}: accuracy {done['accuracy']:.4f} after {done['seconds']:.0f} s")
+
+    def measure(name: str, s: int) -> dict[str, float]:
+        return _score(models[name], config, s, progress)
+
+    results = over_seeds(list(models), range(seed, seed + config.seeds), measure, "accuracy", progress)
     extras = Extras(_metrics(models, results), paper_figures("sphere-mnist-downstream"), _picture(config, seed))
     return replace(found, seconds={**found.seconds, "compare": time.monotonic() - start}), extras
 
@@ -150,31 +146,15 @@ def _score(model: Model, config: DownstreamConfig, seed: int, progress: Progress
     network = pixel_network(plan, model.group, model.kind, stream(seed, "pixels", "weights")).to(config.device)
     first = (HEIGHT - config.rows) // 2
     band = slice(first, first + config.rows)
-    start, busy = time.monotonic(), time.process_time()
-    loss = fit_pixels(
-        network,
-        train.x[:, :, band],
-        train.y[:, band],
-        plan,
-        seed=seed,
-        progress=progress,
-        label=f"training {model.name}",
-    )
-    seconds, busy = time.monotonic() - start, time.process_time() - busy
+    x, y = train.x[:, :, band], train.y[:, band]
+    trained = fit_pixels(network, x, y, plan, seed=seed, progress=progress, label=f"training {model.name}")
     network.cpu()
     scores = {key: digit_accuracy(network, t.x, t.y, BACKGROUND) for key, t in tests.items()}
-    turns = {f"turn_{d}": e for d, e in _turns(network, tests["accuracy"].x[:8]).items()}
-    return {
-        **scores,
-        **turns,
-        "parameters": weight_count(network),
-        "loss": loss,
-        "seconds": seconds,
-        "core_seconds": busy,
-    }
+    rotated = {f"turn_{d}": e for d, e in _rotation_errors(network, tests["accuracy"].x[:8]).items()}
+    return {**scores, **rotated, "parameters": weight_count(network), **trained.row}
 
 
-def _turns(network: nn.Module, x: Tensor) -> dict[int, float]:
+def _rotation_errors(network: nn.Module, x: Tensor) -> dict[int, float]:
     """Equivariance errors about the middle digit, on and off the grid, where no other digit comes in."""
     row, column = CENTRES[1]
     window = x[..., row - 22 : row + 22, column - 22 : column + 22]
@@ -184,14 +164,14 @@ def _turns(network: nn.Module, x: Tensor) -> dict[int, float]:
     return {d: float(e) for d, e in zip(degrees, errors, strict=True)}
 
 
-def _metrics(models: list[Model], results: Mapping[str, list[dict[str, float]]]) -> dict[str, Any]:
+def _metrics(models: Mapping[str, Model], results: Mapping[str, list[dict[str, float]]]) -> dict[str, Any]:
     plain = results.get("plain")
     rows = []
-    for model in models:
-        each = results[model.name]
+    for name, model in models.items():
+        each = results[name]
         mean = mean_row(each)
         row: dict[str, Any] = {
-            "model": model.name,
+            "model": name,
             "group": "none" if model.group is None else model.group.name,
             "fields": model.kind,
             "accuracy": mean["accuracy"],
@@ -203,7 +183,7 @@ def _metrics(models: list[Model], results: Mapping[str, list[dict[str, float]]])
             row["gain"] = fmean(r["accuracy"] - p["accuracy"] for r, p in zip(each, plain, strict=True))
         rows.append({**row, **{k: mean[k] for k in ("turn_90", "turn_45", "turn_30", "seconds", "core_seconds")}})
     return {
-        "seeds": len(results[models[0].name]),
+        "seeds": max(map(len, results.values())),
         "rows": rows,
         "accuracies": {name: [r["accuracy"] for r in each] for name, each in results.items()},
     }

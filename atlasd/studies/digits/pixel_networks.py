@@ -18,7 +18,7 @@ from atlasd.nn.grid_cnn import GroupActivation, GroupBatchNorm2d, GroupConv2d
 from atlasd.nn.representations import FieldType, resolve
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.studies.networks import train_network
+from atlasd.studies.networks import Trained, train_network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,34 +98,25 @@ def _plain(
 
 def fit_pixels(
     network: nn.Module, x: Tensor, y: Tensor, plan: Plan, *, seed: int, progress: Progress, label: str
-) -> float:
-    """Trains on fields `(N, C, H, W)` and classes `(N, H, W)`; returns the loss of the last epoch."""
+) -> Trained:
+    """Trains on fields `(N, C, H, W)` and classes `(N, H, W)`."""
     weight = torch.ones(plan.channels[-1])
     weight[-1] = plan.background
-    optimizer = torch.optim.Adam(network.parameters(), lr=plan.learning_rate)
-    steps = plan.epochs * math.ceil(len(x) / plan.batch)
-    schedule = (
-        torch.optim.lr_scheduler.OneCycleLR(optimizer, plan.learning_rate, total_steps=max(steps, 10), pct_start=0.2)
-        if plan.cycle
-        else None
-    )
-    order = stream(seed, "pixels", "order")
 
     def loss(part: Tensor) -> Tensor:
         given, truth = x[part].to(weight.device), y[part].to(weight.device).long()
         return functional.cross_entropy(network(given), truth, weight=weight)
 
-    losses = train_network(
+    return train_network(
         network,
         loss,
-        optimizer,
-        lambda: torch.randperm(len(x), generator=order).split(plan.batch),
-        epochs=plan.epochs,
+        torch.arange(len(x)),
+        plan,
+        generator=stream(seed, "pixels", "order"),
         progress=progress,
         label=label,
-        rates=schedule,
+        cycle=0.2 if plan.cycle else None,
     )
-    return losses[-1]
 
 
 def digit_accuracy(network: nn.Module, x: Tensor, y: Tensor, background: int, batch: int = 50) -> float:

@@ -25,7 +25,7 @@ from atlasd.studies.networks import class_weights
 class _Segmenter(nn.Module):
     """The network of one chart: images `(B, C, H, W)` to logits `(B, classes, H, W)`."""
 
-    def __init__(self, channels: int, classes: int, widths: tuple[int, ...], skips: bool) -> None:
+    def __init__(self, channels: int, classes: int, widths: tuple[int, ...], skips: bool = True) -> None:
         super().__init__()
         self.skips = skips
         down, up = [channels, *widths], [*widths[::-1], classes]
@@ -55,22 +55,12 @@ class ChartSegmenter(ChartNetworks):
         charts: Number of charts K.
         channels: Input channels C.
         classes: Number of classes.
-        widths: Channels of the encoder; the decoder mirrors them.
-        skips: Whether each level of the decoder also gets that of the encoder.
         generator: Source of the initial weights.
+        options: `widths` and `skips`, as in `SegmentPredictor`.
     """
 
-    def __init__(
-        self,
-        charts: int,
-        channels: int,
-        classes: int,
-        *,
-        widths: tuple[int, ...],
-        skips: bool = True,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__((_Segmenter(channels, classes, widths, skips) for _ in range(charts)), channels)
+    def __init__(self, charts: int, channels: int, classes: int, *, generator: torch.Generator, **options: Any) -> None:
+        super().__init__((_Segmenter(channels, classes, **options) for _ in range(charts)), channels)
         for chart in self.charts:
             assert isinstance(chart, _Segmenter)
             initialise(chart.down, generator)

@@ -36,10 +36,10 @@ class HeatConfig(SearchConfig):
 
     PAPER: ClassVar[Mapping[str, Any]] = {
         "samples": 10_000,
+        "predictor": "conv",
         "search": "gradient",
         "published": True,
         "tandem": True,
-        "predictor": "conv",
         "epochs": 10,
         "robust": False,
         "spread": 1.0,

@@ -5,10 +5,8 @@ from __future__ import annotations
 __all__ = ["CONFIG", "TopTaggingDownstreamConfig", "run"]
 
 import copy
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -38,7 +36,8 @@ from atlasd.runtime.stages import current_stages, located
 from atlasd.studies.config import PaperConfig, option, tolerance_option
 from atlasd.studies.jets.data import find_jets, jet_count, read_jets
 from atlasd.studies.jets.run import jet_moments
-from atlasd.studies.jets.train import Budget, accuracy, auroc, background_rejection, log_odds, train_classifier
+from atlasd.studies.jets.train import accuracy, auroc, background_rejection, log_odds, train_tagger
+from atlasd.studies.networks import over_seeds
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 from atlasd.studies.rivals.liegan import LieGAN
@@ -93,35 +92,42 @@ class TopTaggingDownstreamConfig(PaperConfig):
 CONFIG = TopTaggingDownstreamConfig
 
 
-@dataclass(frozen=True, eq=False)
-class _Jets:
-    """Momenta `(N, P, 4)` in GeV and labels `(N,)` of both parts."""
+@dataclass(frozen=True)
+class _Part:
+    """Some jets of a file: the number of the first, and how many."""
 
-    train: Tensor
-    train_label: Tensor
-    test: Tensor
-    test_label: Tensor
+    path: Path
+    start: int
+    count: int
+
+    def read(self, config: TopTaggingDownstreamConfig, constituents: int | None = None) -> tuple[Tensor, Tensor]:
+        """Momenta `(N, P, 4)` in GeV and labels `(N,)`."""
+        stop = self.start + self.count
+        jets = read_jets(self.path, constituents=constituents, start=self.start, stop=stop, invalid=config.invalid)
+        parts = list(jets)
+        return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts]).long()
 
 
 def run(config: TopTaggingDownstreamConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Trains every network with the same jets, order, steps and seeds, and compares them."""
     keep_freed_memory()
-    files = _find(config)
+    train, test, searched = _find(config)
     given = None if config.discovery is None else _load(located(config.discovery))
     liegan = None if config.liegan is None else load_metric(located(config.liegan))
-    found = _discover(config, files, seed, progress) if given is None else given
-    liegan = _play(config, files, seed, progress) if liegan is None else liegan
+    found = _discover(config, searched, seed, progress) if given is None else given
+    liegan = _play(config, searched, seed, progress) if liegan is None else liegan
     progress.say(f"reading {config.train} jets to train on and {config.test} to test on")
-    jets = _read(config, files)
+    jets = [part.read(config, config.constituents) for part in (train, test)]
+    if any(len(label.unique()) < 2 for _, label in jets):
+        raise DataError("the jets must hold tops and others, got one kind; shuffle the file or take more.")
     networks = _networks(config, found, liegan)
-    results = {}
-    for s in range(seed, seed + config.seeds):
-        for name, make in networks.items():
-            work = partial(_measure, config, name, make, found, jets, s, progress)
-            done = results[name, s] = current_stages().do(f"{name}, seed {s}", work)
-            progress.say(f"{name}, seed {s}: AUROC {done['auroc']:.4f} after {done['seconds']:.0f} s")
+
+    def measure(name: str, s: int) -> dict[str, Any]:
+        return _measure(config, name, networks[name], found, jets, s, progress)
+
+    seeds = range(seed, seed + config.seeds)
+    each = over_seeds(list(networks), seeds, measure, "auroc", progress)
     paper = paper_figures("top-tagging-downstream")
-    each = {name: [results[name, s] for s in range(seed, seed + config.seeds)] for name in networks}
     form = metric(found.algebra)
     metrics = {
         "metric_cosine": metric_cosine(form.form, minkowski()),
@@ -129,7 +135,11 @@ def run(config: TopTaggingDownstreamConfig, seed: int, progress: Progress) -> tu
         "liegan_cosine": metric_cosine(liegan, minkowski()),
         "rows": [_row(name, runs, paper.get(name, {})) for name, runs in each.items()],
         "equivariance": [_changes(name, runs) for name, runs in each.items()],
-        "each": [{"model": name, "seed": s, **_scores(results[name, s])} for name, s in results],
+        "each": [
+            {"model": name, "seed": s, **{key: row[key] for key in (*_SCORES, "seconds", "loss")}}
+            for name, rows in each.items()
+            for s, row in zip(seeds, rows, strict=True)
+        ],
     }
     return found, Extras(metrics, paper)
 
@@ -143,9 +153,9 @@ def _load(directory: str | Path) -> Discovery:
     return found
 
 
-def _discover(config: TopTaggingDownstreamConfig, files: _Files, seed: int, progress: Progress) -> Discovery:
+def _discover(config: TopTaggingDownstreamConfig, searched: _Part, seed: int, progress: Progress) -> Discovery:
     """The symmetry of the label, from jets that no network is tested on."""
-    x, y = _range(config, files.train, 0, min(config.discovery_jets, files.spare), None)
+    x, y = searched.read(config)
     recipe = jet_moments(epochs=8)
     found = discover(x[:, :_LEADING], y, predictor=recipe, tolerance=config.tolerance, seed=seed, progress=progress)
     if not found.algebra.dimension:
@@ -156,11 +166,11 @@ def _discover(config: TopTaggingDownstreamConfig, files: _Files, seed: int, prog
     return found
 
 
-def _play(config: TopTaggingDownstreamConfig, files: _Files, seed: int, progress: Progress) -> Tensor:
+def _play(config: TopTaggingDownstreamConfig, searched: _Part, seed: int, progress: Progress) -> Tensor:
     """The metric of LieGAN's generators, from the two leading constituents as in its paper."""
 
     def work() -> Tensor:
-        x, y = _range(config, files.train, 0, min(config.discovery_jets, files.spare), 2)
+        x, y = searched.read(config, 2)
         search = LieGAN(generators=7, steps=config.liegan_steps)
         found = search.find_in_data(x, y, seed=seed, progress=progress)
         return metric(LieAlgebra(found.basis)).form
@@ -168,18 +178,8 @@ def _play(config: TopTaggingDownstreamConfig, files: _Files, seed: int, progress
     return current_stages().do("LieGAN's metric", work)
 
 
-@dataclass(frozen=True)
-class _Files:
-    """Where the jets are, where in its file the part to test on starts, and how many others there are."""
-
-    train: Path
-    test: Path
-    start: int
-    spare: int
-
-
-def _find(config: TopTaggingDownstreamConfig) -> _Files:
-    """The files of both parts; of one file, the last jets are those to test on."""
+def _find(config: TopTaggingDownstreamConfig) -> tuple[_Part, _Part, _Part]:
+    """Jets to train on, to test on and for the searches; of one file, the last jets are those to test on."""
     test = find_jets("test") if config.jets is None else located(config.jets)
     train = find_jets("train") if config.jets is None else test
     one = train == test
@@ -189,23 +189,8 @@ def _find(config: TopTaggingDownstreamConfig) -> _Files:
         least = config.test + config.train if one else config.test if count < config.test else config.train
         path, there = (test, count) if one or count < config.test else (train, spare)
         raise DataError(f"`{path}` must hold {least} jets, got {there}; lower train or test.")
-    return _Files(train, test, count - config.test if one else 0, spare)
-
-
-def _read(config: TopTaggingDownstreamConfig, files: _Files) -> _Jets:
-    train, train_label = _range(config, files.train, 0, config.train, config.constituents)
-    test, test_label = _range(config, files.test, files.start, config.test, config.constituents)
-    for label in (train_label, test_label):
-        if len(label.unique()) < 2:
-            raise DataError("the jets must hold tops and others, got one kind; shuffle the file or take more.")
-    return _Jets(train, train_label, test, test_label)
-
-
-def _range(
-    config: TopTaggingDownstreamConfig, path: Path, start: int, count: int, constituents: int | None
-) -> tuple[Tensor, Tensor]:
-    parts = list(read_jets(path, constituents=constituents, start=start, stop=start + count, invalid=config.invalid))
-    return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts]).long()
+    tested = _Part(test, count - config.test if one else 0, config.test)
+    return _Part(train, 0, config.train), tested, _Part(train, 0, min(config.discovery_jets, spare))
 
 
 def _networks(
@@ -229,41 +214,34 @@ def _measure(
     name: str,
     make: Callable[[torch.Generator], MetricGNN],
     found: Discovery,
-    jets: _Jets,
+    jets: Sequence[tuple[Tensor, Tensor]],
     seed: int,
     progress: Progress,
 ) -> dict[str, Any]:
     """Trains one network once. The streams do not know its name: all start alike and see the jets in one order."""
-    budget = Budget(
-        epochs=config.epochs,
-        batch=config.batch,
-        learning_rate=config.learning_rate,
-        weight_decay=config.weight_decay,
-    )
     network = make(stream(seed, "tagger", "weights")).to(config.device)
-    x, test = jets.train.to(config.device), jets.test.to(config.device)
+    (x, label), (test, truth) = jets
+    x, test = x.to(config.device), test.to(config.device)
     network.standardise(x[:512])
     before = _change(network, found, test[:_MEASURED], config.elements, seed)
-    start = time.perf_counter()
-    losses = train_classifier(
+    trained = train_tagger(
         network,
         x,
-        jets.train_label.to(config.device),
-        budget,
+        label.to(config.device),
+        config,
+        weight_decay=config.weight_decay,
         generator=stream(seed, "tagger", "order"),
         progress=progress,
         name=f"{name}, seed {seed}",
     )
-    seconds = time.perf_counter() - start
     score = log_odds(network, test).cpu()
     return {
-        "accuracy": accuracy(score, jets.test_label),
-        "auroc": auroc(score, jets.test_label),
-        "rej_30": background_rejection(score, jets.test_label, 0.3),
-        "rej_50": background_rejection(score, jets.test_label, 0.5),
+        "accuracy": accuracy(score, truth),
+        "auroc": auroc(score, truth),
+        "rej_30": background_rejection(score, truth, 0.3),
+        "rej_50": background_rejection(score, truth, 0.5),
         "parameters": network.parameter_count,
-        "seconds": seconds,
-        "loss": losses[-1],
+        **trained.row,
         "before": before,
         "after": _change(network, found, test[:_MEASURED], config.elements, seed),
     }
@@ -279,10 +257,6 @@ def _change(network: MetricGNN, found: Discovery, x: Tensor, count: int, seed: i
         "outside": elements_outside(found.group, count, generator=stream(seed, "tagger", "outside")),
     }
     return {name: output_change(lambda x: log_odds(exact, x), x.double(), g) for name, g in groups.items()}
-
-
-def _scores(result: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: result[key] for key in (*_SCORES, "seconds", "loss")}
 
 
 def _row(name: str, runs: list[dict[str, Any]], paper: Mapping[str, float]) -> dict[str, Any]:

@@ -40,20 +40,20 @@ class JetSettings:
     """What is generated.
 
     Arguments:
+        constituents: Places for constituents, hardest first.
         energy: Of the collision, in GeV.
         radius: Of the jets.
         lowest: Least transverse momentum of a jet.
         highest: Largest transverse momentum of a jet.
         eta: Largest |eta| of a jet.
-        constituents: Places for constituents, hardest first.
     """
 
+    constituents: int = 200
     energy: float = 14_000.0
     radius: float = 0.8
     lowest: float = 550.0
     highest: float = 650.0
     eta: float = 2.0
-    constituents: int = 200
 
     def __post_init__(self) -> None:
         if not 0 < self.lowest < self.highest < self.energy / 2 or self.radius <= 0 or self.constituents < 1:
@@ -221,5 +221,5 @@ def _top_inside(event: Any, jet: Any, radius: float) -> list[float] | None:
 
 
 def _apart(particle: Any, jet: Any) -> float:
-    turn = abs(particle.phi() - jet.phi_std())
-    return math.hypot(particle.eta() - jet.eta(), min(turn, 2 * math.pi - turn))
+    angle = abs(particle.phi() - jet.phi_std())
+    return math.hypot(particle.eta() - jet.eta(), min(angle, 2 * math.pi - angle))

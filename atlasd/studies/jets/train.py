@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Budget", "log_odds", "train_classifier", "accuracy", "auroc", "background_rejection"]
-
-import math
-from dataclasses import dataclass
+__all__ = ["accuracy", "auroc", "background_rejection", "log_odds", "train_tagger"]
 
 import torch
 from torch import Tensor
@@ -14,51 +11,31 @@ from torch.nn import functional
 from atlasd.errors import InputError
 from atlasd.nn.metric_gnn import MetricGNN
 from atlasd.runtime.progress import Progress, Silent
-from atlasd.studies.networks import train_network
+from atlasd.studies.networks import Budget, Trained, train_network
 
 
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """How much a network may learn from.
-
-    Arguments:
-        epochs: Passes over the data; the weights after the last one are kept.
-        batch: Samples in a step.
-        learning_rate: Peak of a one-cycle schedule.
-        weight_decay: That of AdamW.
-        clip: Largest norm of a gradient.
-    """
-
-    epochs: int = 35
-    batch: int = 32
-    learning_rate: float = 3e-4
-    weight_decay: float = 0.01
-    clip: float = 1.0
-
-
-def train_classifier(
+def train_tagger(
     network: MetricGNN,
     x: Tensor,
     label: Tensor,
     budget: Budget,
     *,
     generator: torch.Generator,
+    weight_decay: float = 0.01,
     progress: Progress | None = None,
     name: str = "train",
-) -> list[float]:
-    """Trains a network in place and leaves it in evaluation mode.
+) -> Trained:
+    """Trains a network in place, with gradients of norm 1 at most, and leaves it in evaluation mode.
 
     Arguments:
         network: What to train.
         x: Sets of vectors, with shape `(N, P, n)`, padded with zeros.
         label: Classes, with shape `(N,)`.
-        budget: How long.
+        budget: How long, with the peak of a one-cycle schedule.
         generator: Source of the order of the samples.
+        weight_decay: That of AdamW.
         progress: Progress display.
         name: What it is called there.
-
-    Returns:
-        The mean loss of each epoch.
     """
     if label.shape != x.shape[:1] or label.is_floating_point():
         raise InputError(
@@ -66,22 +43,18 @@ def train_classifier(
             "give one class for each set."
         )
     network.standardise(x[:512])
-    optimiser = torch.optim.AdamW(
-        network.parameters(), lr=budget.learning_rate, weight_decay=budget.weight_decay, fused=True
-    )
-    total = budget.epochs * math.ceil(len(x) / budget.batch)
-    cycle = torch.optim.lr_scheduler.OneCycleLR(optimiser, budget.learning_rate, total_steps=total, pct_start=0.15)
     label = label.long()
     return train_network(
         network,
         lambda part: functional.cross_entropy(network(x[part]), label[part]),
-        optimiser,
-        lambda: torch.randperm(len(x), generator=generator).split(budget.batch),
-        epochs=budget.epochs,
+        torch.arange(len(x)),
+        budget,
+        generator=generator,
         progress=progress or Silent(),
         label=name,
-        rates=cycle,
-        clip=budget.clip,
+        cycle=0.15,
+        weight_decay=weight_decay,
+        clip=1.0,
     )
 
 

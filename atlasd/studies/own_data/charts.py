@@ -203,9 +203,9 @@ def _field_seconds(data: OwnData, charts: int) -> float:
 
 
 def _vector_seconds(data: OwnData) -> float:
-    """Measured on one thread: every question costs the same, and sets are asked about their pairs, too."""
+    """Measured on one thread: a search for every question, one for cosets and translations, for sets the pairs, too."""
     if data.classes:
         return 20 + 0.004 * len(data.x) + 0.02 * data.x[0].numel()
     tokens, outputs = data.x.shape[1] if data.x.ndim == 3 else 0, data.y[0].numel()
     questions = 3 if outputs % data.x.shape[-1] == 0 else 1  # vectors, covectors, invariants
-    return questions * (3 + 0.004 * len(data.x)) + 0.004 * len(data.x) * tokens
+    return (questions + 1) * (2 + 0.0035 * len(data.x)) + 0.004 * len(data.x) * tokens

@@ -45,7 +45,7 @@ class OwnConfig(RunConfig):
     tolerance: float = tolerance_option()
     budget: str = option("", "begin nothing new after this time, such as 90s or 2min", metavar="TIME")
 
-    def words(self, name: str, seed: int) -> list[str]:
+    def command(self, name: str, seed: int) -> list[str]:
         """The same as options of `atlasd discover`."""
         changes = self.changes()
         words = ["discover", *(str(changes.pop(k)) for k in ("file", "second") if k in changes), "--seed", str(seed)]

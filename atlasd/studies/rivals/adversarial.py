@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Coefficients", "FieldDiscriminator", "Game", "Pairs", "Trained", "VectorDiscriminator", "play"]
+__all__ = ["Coefficients", "FieldDiscriminator", "Game", "Pairs", "VectorDiscriminator", "play"]
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
@@ -90,18 +90,33 @@ def _around(room: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Game:
-    """How the two are trained; see `LieGAN` for the meaning of the fields."""
+    """How the two are trained.
 
-    generators: int
-    coefficients: Coefficients
-    spread: float
-    growth: float
-    similarity: float
-    steps: int
-    batch: int
-    generator_rate: float
-    discriminator_rate: float
-    start: float
+    Arguments:
+        generators: The number of generators.
+        coefficients: How w is drawn: `normal`, `uniform`, or `integers` for discrete subgroups.
+        spread: Standard deviation, half width, or largest integer of w.
+        growth: Weight of the cosine between data and moved data, which keeps g away from the identity.
+        similarity: Weight of the cosines between generators.
+        steps: Steps of each side, unless `epochs` is given.
+        epochs: Passes over the data.
+        batch: Samples in a step.
+        generator_rate: Learning rate of the generators.
+        discriminator_rate: Learning rate of the discriminator.
+        start: Size of the entries that the generators start from.
+    """
+
+    generators: int = 1
+    coefficients: Coefficients = "normal"
+    spread: float = 1.0
+    growth: float = 1.0
+    similarity: float = 0.1
+    steps: int = 1500
+    epochs: int | None = None
+    batch: int = 512
+    generator_rate: float = 3e-3
+    discriminator_rate: float = 2e-3
+    start: float = 0.2
 
     def __post_init__(self) -> None:
         if self.generators < 1:
@@ -127,14 +142,6 @@ class Game:
         return torch.randint(-most, most + 1, shape, generator=generator).float()
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """The generators, averaged over the last steps, `(k, n, n)` in float64, and the curves of both losses."""
-
-    basis: Tensor
-    curves: dict[str, tuple[float, ...]]
-
-
 def play(
     game: Game,
     pairs: Pairs,
@@ -145,7 +152,7 @@ def play(
     *,
     generator: torch.Generator,
     progress: Progress,
-) -> Trained:
+) -> tuple[Tensor, dict[str, tuple[float, ...]]]:
     """Trains both sides, one step each in turn.
 
     Arguments:
@@ -157,12 +164,16 @@ def play(
         span: Matrices `(m, n, n)` whose combinations the generators may be.
         generator: The source of randomness.
         progress: Progress display.
+
+    Returns:
+        The generators, averaged over the last steps, `(k, n, n)` in float64, and the curves of both losses.
     """
+    count = game.steps if game.epochs is None else max(game.epochs * len(index) // game.batch, 1)
     weights = (game.start * torch.randn(game.generators, len(span), generator=generator)).requires_grad_()
     against = torch.optim.Adam(discriminator.parameters(), lr=game.discriminator_rate)
     towards = torch.optim.Adam([weights], lr=game.generator_rate)
     rates = ((against, game.discriminator_rate), (towards, game.generator_rate))
-    average, count = torch.zeros(game.generators, *span.shape[1:], dtype=torch.float64), 0
+    settled: list[Tensor] = []
     curves: dict[str, list[float]] = {"discriminator": [], "generator": [], "weakest generator": []}
 
     def basis() -> Tensor:
@@ -175,8 +186,10 @@ def play(
     def some() -> tuple[Tensor, Tensor]:
         return pairs(index[torch.randint(len(index), (game.batch,), generator=generator)])
 
-    for step in progress.track(range(game.steps), "adversarial training", total=game.steps):
-        _set_rates(rates, 0.5 * (1 + math.cos(math.pi * step / game.steps)))
+    for step in progress.track(range(count), "adversarial training", total=count):
+        for optimizer, rate in rates:
+            # Both rates fall along a cosine: without it the two sides circle around each other.
+            optimizer.param_groups[0]["lr"] = rate * max(0.5 * (1 + math.cos(math.pi * step / count)), 0.02)
         x, y = some()
         with torch.no_grad():
             moved = fake(x, y)
@@ -201,15 +214,9 @@ def play(
         curves["discriminator"].append(float(loss.detach()))
         curves["generator"].append(float(fooled.detach()))
         curves["weakest generator"].append(float(now.flatten(1).norm(dim=1).min()))
-        if step >= int(_SETTLE * game.steps):  # the mean of the last steps carries less of the noise of the game
-            average, count = average + now, count + 1
-    return Trained(average / count, {k: tuple(v) for k, v in curves.items()})
-
-
-def _set_rates(rates: Sequence[tuple[torch.optim.Optimizer, float]], share: float) -> None:
-    """Both rates fall along a cosine: without it the two sides circle around each other."""
-    for optimizer, rate in rates:
-        optimizer.param_groups[0]["lr"] = rate * max(share, 0.02)
+        if step >= int(_SETTLE * count):  # the mean of the last steps carries less of the noise of the game
+            settled.append(now)
+    return torch.stack(settled).mean(0), {k: tuple(v) for k, v in curves.items()}
 
 
 def _log_loss(logits: Tensor, target: float) -> Tensor:

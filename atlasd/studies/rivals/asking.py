@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ask_data", "ask_map", "ask_tandem"]
+__all__ = ["ask_data", "ask_map", "published_on_charts"]
 
 from dataclasses import replace
 from typing import Any
@@ -23,6 +23,14 @@ from atlasd.studies.rivals.compare import Answer
 from atlasd.studies.rivals.liegan import LieGAN
 
 
+def published_on_charts(**changes: Any) -> GradientSearch:
+    """The paper's search with growth counted once for each chart, and its code's limit on entries.
+
+    Word by word, with the sum over charts, its generators collapse to zero on heat; the authors' do not.
+    """
+    return GradientSearch.published(charts="mean", clip="entries", **changes)
+
+
 def ask_map(
     search: Search,
     x: Any,
@@ -31,6 +39,7 @@ def ask_map(
     tolerance: float,
     seed: int,
     cosets: CosetSearch | None = None,
+    network: PredictorSpec | None = None,
     **options: Any,
 ) -> Answer:
     """Asks a search that looks at a predictor, or at the exact map.
@@ -42,52 +51,28 @@ def ask_map(
         tolerance: That of our verdict.
         seed: Seed of every random stream.
         cosets: The rival's search for the discrete part, if it has one.
+        network: Recipe of networks that learn with the generators, for the paper's search; the predictor of `options`
+            then serves our verdict only.
         options: `function`, `atlas`, `action` and `predictor`, as in `discover`.
     """
-    problem, _ = prepare(x, y, seed=seed, progress=Silent(), **options)
-    found = search.find(problem, seed=seed, progress=Silent())
-    return Answer(
-        problem.units.to_raw(found.basis),
-        _components(cosets, problem, found, tolerance, seed),
-        confirm=lambda: len(_judged(problem, found, tolerance, seed)),
-        judged=lambda: _judged(problem, found, tolerance, seed),
-        note="; ".join(found.notes),
-    )
-
-
-def ask_tandem(
-    search: GradientSearch,
-    x: Any,
-    y: Any,
-    *,
-    network: PredictorSpec,
-    tolerance: float,
-    seed: int,
-    cosets: CosetSearch | None = None,
-    **options: Any,
-) -> Answer:
-    """Asks the paper's search with networks that learn with the generators; others are fitted for our verdict only.
-
-    Arguments:
-        search: The rival.
-        x: Inputs.
-        y: Targets.
-        network: The recipe of the networks.
-        tolerance: That of our verdict.
-        seed: Seed of every random stream.
-        cosets: The rival's search for the discrete part, under the networks as they are in the end.
-        options: `atlas`, `action` and `predictor`, as in `discover`; the last is for the verdict.
-    """
-    kind = {name: options[name] for name in ("atlas", "action") if name in options}
-    problem, found = search.find_in_data(x, y, predictor=network, seed=seed, **kind)
+    if network is None:
+        problem, _ = prepare(x, y, seed=seed, progress=Silent(), **options)
+        found = search.find(problem, seed=seed, progress=Silent())
+    else:
+        assert isinstance(search, GradientSearch)
+        kind = {name: options[name] for name in ("atlas", "action") if name in options}
+        problem, found = search.find_in_data(x, y, predictor=network, seed=seed, **kind)
 
     def judged() -> Tensor:
-        fitted, _ = prepare(x, y, seed=seed, progress=Silent(), **options)
-        return _judged(fitted, replace(found, function=None), tolerance, seed)
+        fitted = problem if network is None else prepare(x, y, seed=seed, progress=Silent(), **options)[0]
+        return _judged(fitted, found if network is None else replace(found, function=None), tolerance, seed)
 
-    components = _components(cosets, problem, found, tolerance, seed)
-    basis = problem.units.to_raw(found.basis)
-    return Answer(basis, components, judged=judged, note="; ".join(found.notes))
+    components = 1
+    if cosets is not None:
+        candidates = cosets.find(problem, LieAlgebra(found.basis), seed=seed)
+        # The published search claims all that it proposes, ours those near a symmetry; a residual is a square.
+        components = len(candidates) if cosets.regardless else int((candidates.errors <= tolerance**2).sum())
+    return Answer(problem.units.to_raw(found.basis), components, judged=judged, note="; ".join(found.notes))
 
 
 def ask_data(
@@ -118,19 +103,9 @@ def ask_data(
 
     def left() -> Tensor:
         problem, _ = prepare(*(judged or (x, y)), seed=seed, progress=Silent(), **options)
-        inside = replace(found, basis=problem.units.to_standard(found.basis))
-        return _judged(problem, inside, tolerance, seed)
+        return _judged(problem, replace(found, basis=problem.units.to_standard(found.basis)), tolerance, seed)
 
-    return Answer(found.basis, confirm=lambda: len(left()), judged=left, note="; ".join(found.notes))
-
-
-def _components(cosets: CosetSearch | None, problem: Problem, found: Found, tolerance: float, seed: int) -> int:
-    """The components that a rival claims: all that the published search proposes, of ours those near a symmetry."""
-    if cosets is None:
-        return 1
-    candidates = cosets.find(problem, LieAlgebra(found.basis), seed=seed)
-    # A residual is a square, a tolerance an amplitude.
-    return len(candidates) if cosets.regardless else int((candidates.errors <= tolerance**2).sum())
+    return Answer(found.basis, judged=left, note="; ".join(found.notes))
 
 
 def _judged(problem: Problem, found: Found, tolerance: float, seed: int) -> Tensor:

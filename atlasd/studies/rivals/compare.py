@@ -14,19 +14,9 @@ Seconds are those of the processor, in one thread: what else the machine does me
 
 from __future__ import annotations
 
-__all__ = [
-    "OURS",
-    "Answer",
-    "CompareConfig",
-    "Contest",
-    "Method",
-    "Table",
-    "Task",
-    "find_contest",
-    "perform",
-    "run_contest",
-]
+__all__ = ["OURS", "Answer", "CompareConfig", "Contest", "Method", "Task", "find_contest", "perform", "run_contest"]
 
+import json
 import pkgutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,9 +28,10 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.structure import orthonormal_rows
-from atlasd.discovery.result import Discovery
+from atlasd.discovery.result import Discovery, load
 from atlasd.errors import InputError
 from atlasd.runtime.device import on_device
+from atlasd.runtime.files import write_atomically
 from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 from atlasd.runtime.pool import process_pool
 from atlasd.runtime.progress import Progress
@@ -55,8 +46,8 @@ CONTESTS: Mapping[str, str] = {
     "dimuons": "atlasd.studies.rivals.compare_particles:DIMUONS",
     "top-tagging": "atlasd.studies.rivals.compare_particles:TOP_TAGGING",
     "sphere-mnist": "atlasd.studies.rivals.compare_sphere:CONTEST",
-    "affine": "atlasd.studies.rivals.compare_affine:CONTEST",
-    "cubic": "atlasd.studies.rivals.compare_cubic:CONTEST",
+    "affine": "atlasd.studies.rivals.compare_shaw:AFFINE",
+    "cubic": "atlasd.studies.rivals.compare_shaw:CUBIC",
     "sector": "atlasd.studies.rivals.compare_sector:CONTEST",
     "flows": "atlasd.studies.rivals.compare_flows:CONTEST",
     "two-body": "atlasd.studies.rivals.compare_two_body:CONTEST",
@@ -72,7 +63,6 @@ class Answer:
         basis: The generators that it claims, with shape `(k, n, n)`.
         components: The components that it claims.
         discovery: The whole answer, where the method gives one.
-        confirm: How many generators pass our verdict; asked after the clock has stopped.
         note: One remark for the table.
         judged: The generators that our verdict leaves of them, `(j, n, n)`; asked after the clock has stopped.
         more: Generators of further parts, where the data of a task are several systems.
@@ -82,7 +72,6 @@ class Answer:
     basis: Tensor
     components: int = 1
     discovery: Discovery | None = None
-    confirm: Callable[[], int] | None = None
     note: str = ""
     judged: Callable[[], Tensor] | None = None
     more: tuple[Tensor, ...] = ()
@@ -101,7 +90,7 @@ class Answer:
     @classmethod
     def of(cls, discovery: Discovery) -> Answer:
         """The answer that a discovery is."""
-        return cls(discovery.algebra.basis, discovery.group.order, discovery)
+        return cls(discovery.algebra.basis, discovery.group.components, discovery)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +100,6 @@ class CompareConfig(RunConfig):
     tables: Literal["both", "same", "own"] = option(
         "both", "all searches on the same predictors, each on those of its own paper, or both"
     )
-    aids: bool = option(False, "give the paper's search our aids in the first table: see `GradientSearch`")
     tolerance: float = tolerance_option()
 
 
@@ -147,10 +135,6 @@ class Contest:
     published: Mapping[str, Method] = field(default_factory=dict)
     reported: Mapping[str, str] = field(default_factory=dict)
 
-    def method(self, name: str, published: bool) -> Method:
-        """The method of that name, of the first table or of the second."""
-        return (self.published if published else self.methods)[name]
-
 
 @dataclass(frozen=True)
 class Table:
@@ -172,6 +156,31 @@ class Table:
             content["memory"] = [dict(row) for row in self.memory]
         content |= {"control": self.contest.control, "paper": dict(self.contest.paper)}
         return content | {"seed": self.seed, "config": self.config.as_dict()}
+
+    def write(self, directory: Path, ours: Path) -> tuple[Discovery, dict[str, Any]] | None:
+        """Writes `compare.json`, and our discovery with the rows among its metrics if our method took part.
+
+        Arguments:
+            directory: The run directory.
+            ours: Where our method left its discovery.
+
+        Returns:
+            Our discovery and the content of its `result.json`.
+        """
+        text = json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
+        write_atomically(directory / "compare.json", lambda path: path.write_text(text))
+        if not (ours / "result.json").is_file():
+            return None
+        discovery, name = load(ours), f"compare {self.contest.name}"
+        metrics = {"rows": list(self.methods), "published": list(self.published), "memory": list(self.memory)}
+        entries: dict[str, Any] = {
+            "config": {**self.config.as_dict(), "discover": dict(discovery.config)},
+            "metrics": {**metrics, "control": self.contest.control},
+            "paper": dict(self.contest.paper),
+            "command": f"atlasd {name} --seed {self.seed}",
+        }
+        discovery.save(directory, name, **entries)
+        return discovery, discovery.to_dict(name, **entries)
 
 
 def find_contest(name: str) -> Contest:
@@ -281,12 +290,10 @@ def _with_ratios(contest: Contest, row: dict[str, Any], ours: dict[str, Any] | N
     if ours is None or row is ours:
         return row
 
-    def miss(r: dict[str, Any]) -> float:
-        return max(contest.measure.miss(r[contest.measure.name]), 1e-9)
-
+    error, own = (max(contest.measure.error(r[contest.measure.name]), 1e-9) for r in (row, ours))
     return {
         **row,
-        "error_times_ours": round(miss(row) / miss(ours), 2),
+        "error_times_ours": round(error / own, 2),
         "seconds_times_ours": round(row["seconds"] / max(ours["seconds"], 1e-3), 2),
         "working_times_ours": round(row["working_mb"] / max(ours["working_mb"], 0.1), 2),
     }
@@ -316,25 +323,24 @@ def perform(task: Task) -> dict[str, Any]:
     torch.set_num_threads(1)
     contest = find_contest(task.contest)
     data = contest.data(task.config, task.seed, task.control)
+    method = (contest.published if task.published else contest.methods)[task.method]
     reset_peak()
     before = resident_megabytes()
     started, worked = time.perf_counter(), time.process_time()
     with on_device(getattr(task.config, "device", None)):
-        answer = contest.method(task.method, task.published)(data, task.config, task.seed)
+        answer = method(data, task.config, task.seed)
     wall, seconds = time.perf_counter() - started, time.process_time() - worked
     peak = peak_megabytes()
-    measure, dimension = contest.measure, answer.dimension
-    left = answer.basis if answer.judged is None else answer.judged()
-    confirmed = len(left) if answer.judged is not None else dimension if answer.confirm is None else answer.confirm()
     if task.keep is not None and answer.discovery is not None:
         answer.discovery.save(task.keep)
-    after = {}
+    measure, after, confirmed = contest.measure, {}, answer.dimension
     if answer.judged is not None:
-        after = {"after_verdict": round(measure((left,), data), measure.digits) if len(left) else None}
+        left = answer.judged()
+        confirmed, after = len(left), {"after_verdict": measure((left,), data) if len(left) else None}
     return {
-        measure.name: round(measure(answer.parts, data), measure.digits),
+        measure.name: measure(answer.parts, data),
         **after,
-        "dimension": dimension,
+        "dimension": answer.dimension,
         "components": answer.components,
         "confirmed": confirmed,
         "seconds": round(seconds, 2),

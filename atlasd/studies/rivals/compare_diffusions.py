@@ -5,11 +5,10 @@ from __future__ import annotations
 __all__ = ["CONTEST", "CompareDiffusionsConfig", "Diffusion", "simulate", "true_fields"]
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,10 +16,9 @@ from torch import Tensor
 from atlasd.runtime.random import stream
 from atlasd.studies.config import RunConfig, option, tolerance_option
 from atlasd.studies.rivals.compare import OURS, Answer, Contest
-from atlasd.studies.rivals.determining import Determining, Library
-from atlasd.studies.rivals.diffusion_law import Paths, fit_law
-from atlasd.studies.rivals.measures import FieldAngle, angle_of_fields
-from atlasd.studies.rivals.null_space import Rule, Spectrum
+from atlasd.studies.rivals.diffusion_law import Determining, Library, Paths, fit_law
+from atlasd.studies.rivals.measures import angle_of_fields, field_angle
+from atlasd.studies.rivals.null_space import Rule, Spectrum, wald_p_value
 from atlasd.studies.rivals.tasks import by_rule
 
 _STEP = 0.01
@@ -131,16 +129,10 @@ def data(config: CompareDiffusionsConfig, seed: int, control: bool) -> list[Diff
     return [Diffusion(name, make(name), not control) for name in SYSTEMS]
 
 
-def _answer(systems: Sequence[Diffusion], find: Callable[[Diffusion], Tensor]) -> Answer:
-    """The answer of a method that is asked about one equation after the other."""
-    parts = [find(system) for system in systems]
-
-    def figures() -> Mapping[str, Any]:
-        return {
-            f"{s.name}, deg": round(angle_of_fields(s.fields(p), s.truth), 3)
-            for s, p in zip(systems, parts, strict=True)
-        }
-
+def _answer(systems: Sequence[Diffusion], parts: Sequence[Tensor]) -> Answer:
+    """The answer of combinations `(k, L)` of the library, equation by equation."""
+    both = list(zip(systems, parts, strict=True))
+    figures = lambda: {f"{s.name}, deg": round(angle_of_fields(s.fields(p), s.truth), 3) for s, p in both}  # noqa: E731
     return Answer(parts[0], more=tuple(parts[1:]), figures=figures)
 
 
@@ -197,12 +189,8 @@ def count_symmetries(system: Diffusion, tolerance: float, seed: int) -> int:
 
 def ours(systems: list[Diffusion], config: CompareDiffusionsConfig, seed: int) -> Answer:
     """Directions of the determining equations, as many as the verdict lets pass."""
-
-    def find(system: Diffusion) -> Tensor:
-        count = count_symmetries(system, config.tolerance, seed)
-        return proposed(system, system.paths).directions[:count]
-
-    return _answer(systems, find)
+    counts = [count_symmetries(system, config.tolerance, seed) for system in systems]
+    return _answer(systems, [proposed(s, s.paths).directions[:k] for s, k in zip(systems, counts, strict=True)])
 
 
 def fields(rule: Rule, systems: list[Diffusion], config: CompareDiffusionsConfig) -> Answer:
@@ -213,33 +201,21 @@ def fields(rule: Rule, systems: list[Diffusion], config: CompareDiffusionsConfig
         spectrum = asked.spectrum()
         return spectrum.directions[: rule.count(spectrum, partial(p_value, asked, spectrum.directions))]
 
-    return _answer(systems, find)
+    return _answer(systems, [find(system) for system in systems])
 
 
 def p_value(asked: Determining, directions: Tensor, count: int) -> float:
-    """Wald's test that the residuals of the first directions vanish but for the noise of the coefficients."""
-    rows, slopes = asked.linear(directions[:count])
+    """The test that the residuals of the first directions vanish but for the noise of the coefficients."""
+    rows, slopes = (part.unflatten(0, (-1, count)) for part in asked.linear(directions[:count]))
     others = asked.linear(directions[count:])[0].unflatten(0, (-1, len(directions) - count))
-    frame = torch.linalg.qr(others).Q
-
-    def left(part: Tensor) -> Tensor:
-        part = part.unflatten(0, (-1, count))
-        return (part - torch.einsum("ri,si,s...->r...", frame, frame, part)).flatten(0, 1)
-
     values, vectors = torch.linalg.eigh(asked.law.covariance)
-    noisy = left(slopes) @ (vectors * values.clamp_min(0.0).sqrt())
-    basis, sizes, _ = torch.linalg.svd(noisy, full_matrices=False)
-    kept = sizes > 1e-3 * sizes.max()
-    share = (basis[:, kept].mT @ left(rows)) / sizes[kept]
-    return float(torch.special.gammaincc(kept.sum() / 2, share.square().sum() / 2))
+    return wald_p_value(rows, slopes, others, vectors * values.clamp_min(0.0).sqrt())
 
 
 CONTEST = Contest(
     name="diffusions",
     config=CompareDiffusionsConfig,
-    measure=FieldAngle(
-        fields=lambda systems, i, found: systems[i].fields(found), truth=lambda systems, i: systems[i].truth
-    ),
+    measure=field_angle(lambda systems, i, found: systems[i].fields(found), lambda systems, i: systems[i].truth),
     data=data,
     methods={OURS: ours, **by_rule(fields)},
     control="waves in place and time in drift and noise: no symmetry is left",

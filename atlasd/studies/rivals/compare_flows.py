@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["CONTEST", "CompareFlowsConfig", "Flow", "claimed"]
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,22 +13,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.discovery.flow import FlowDiscovery, FlowPredictor, discover_flow
-from atlasd.discovery.gradient import GradientSearch
 from atlasd.geometry.actions import VectorAction
 from atlasd.geometry.affine import as_inputs
 from atlasd.studies.config import option
-from atlasd.studies.rivals.asking import ask_map
-from atlasd.studies.rivals.augmentation import AugmentationLearning
 from atlasd.studies.rivals.compare import OURS, Answer, Contest
-from atlasd.studies.rivals.compare_affine import affine_fields
+from atlasd.studies.rivals.compare_shaw import fields_at
 from atlasd.studies.rivals.flow_systems import DELTA, SYSTEMS, defects, flow_task, true_generators
-from atlasd.studies.rivals.liegan import LieGAN
-from atlasd.studies.rivals.measures import FieldAngle
+from atlasd.studies.rivals.measures import field_angle
 from atlasd.studies.rivals.null_space import Rule
-from atlasd.studies.rivals.tasks import TaskConfig, by_rule, elementary
+from atlasd.studies.rivals.tasks import TaskConfig, by_rule, linear_methods
 from atlasd.studies.rivals.vector_fields import Polynomial, VectorFields, homogeneous_to_fields
 
-_VECTOR = VectorAction(rho_out=as_inputs)
 _FLOW = 0.1
 """Share of a field beside the flow below which it is taken for the flow itself."""
 
@@ -72,9 +67,8 @@ def claimed(found: FlowDiscovery) -> Tensor:
     return basis[[bound <= DELTA for bound in bounds]]
 
 
-def _answer(flows: Sequence[Flow], found: Callable[[Flow], Tensor]) -> Answer:
-    """The answer of a method that is asked about one flow after the other, for coefficients `(k, n, n + 1)`."""
-    parts = [found(flow) for flow in flows]
+def _answer(flows: Sequence[Flow], parts: Sequence[Tensor]) -> Answer:
+    """The answer of coefficients `(k, n, n + 1)`, flow by flow."""
 
     def figures() -> Mapping[str, Any]:
         false = [defects(f.name, _homogeneous(p)) > DELTA for f, p in zip(flows, parts, strict=True) if len(p)]
@@ -94,7 +88,7 @@ def _homogeneous(coefficients: Tensor) -> Tensor:
 def without_flow(flow: Flow, basis: Tensor) -> Tensor:
     """Fields `(k, n, n + 1)` without the flow itself, where it is one of them."""
     smooth = Polynomial.fit(flow.x, flow.y, 4)(flow.x)
-    fields = affine_fields(flow.x, basis).flatten(1)
+    fields = fields_at(flow.x, basis).flatten(1)
     if not len(fields):
         return basis
     mix = torch.linalg.lstsq(fields.mT, smooth.flatten()[:, None]).solution[:, 0]
@@ -107,71 +101,39 @@ def without_flow(flow: Flow, basis: Tensor) -> Tensor:
 def ours(flows: list[Flow], config: CompareFlowsConfig, seed: int) -> Answer:
     """`discover_flow`, without conserved quantities."""
 
-    def found(flow: Flow) -> Tensor:
-        options: dict[str, Any] = {"cosets": False, "degree": 0, "tolerance": config.tolerance, "seed": seed}
-        return homogeneous_to_fields(claimed(discover_flow(flow.x, flow.y, **options)))
-
-    return _answer(flows, found)
+    options: dict[str, Any] = {"cosets": False, "degree": 0, "tolerance": config.tolerance, "seed": seed}
+    found = [discover_flow(flow.x, flow.y, **options) for flow in flows]
+    return _answer(flows, [homogeneous_to_fields(claimed(one)) for one in found])
 
 
 def fields(rule: Rule, flows: list[Flow], config: CompareFlowsConfig) -> Answer:
     """Affine fields that commute with a polynomial fitted to the velocities."""
     search = VectorFields(library=1, equivariant=True, degree=4, rule=rule)
-    return _answer(flows, lambda flow: without_flow(flow, search.find(flow.x, flow.y)))
+    return _answer(flows, [without_flow(flow, search.find(flow.x, flow.y)) for flow in flows])
 
 
-def papers_search(flows: list[Flow], config: CompareFlowsConfig, seed: int) -> Answer:
-    """The paper's algorithm about the origin, told how many generators there are, one in the control."""
-
-    def found(flow: Flow) -> Tensor:
-        count = max(len(flow.truth), 1)
-        search = GradientSearch.published(generators=count, epochs=None, steps=config.gradient_batches)
-        options: dict[str, Any] = {"action": _VECTOR, "predictor": FlowPredictor(), "tolerance": config.tolerance}
-        return _linear(ask_map(search, flow.x, flow.y, seed=seed, **options).basis)
-
-    return _answer(flows, lambda flow: without_flow(flow, found(flow)))
-
-
-def liegan(flows: list[Flow], config: CompareFlowsConfig, seed: int) -> Answer:
-    """States and velocities moved together, told how many generators there are, one in the control."""
-
-    def found(flow: Flow) -> Tensor:
-        search = LieGAN(generators=max(len(flow.truth), 1), steps=config.liegan_steps)
-        return _linear(search.find_in_data(flow.x, flow.y, action=_VECTOR, seed=seed).basis)
-
-    return _answer(flows, lambda flow: without_flow(flow, found(flow)))
-
-
-def augmentation(flows: list[Flow], config: CompareFlowsConfig, seed: int) -> Answer:
-    """Widths of the elementary generators."""
-
-    def found(flow: Flow) -> Tensor:
-        given, _ = elementary(flow.x.shape[1])
-        search = AugmentationLearning(steps=config.augmentation_steps)
-        return _linear(search.find(flow.x, flow.y, given, seed=seed, output=as_inputs)[0])
-
-    return _answer(flows, lambda flow: without_flow(flow, found(flow)))
-
-
-def _linear(matrices: Tensor) -> Tensor:
-    """Matrices `(k, n, n)` as coefficients `(k, n, n + 1)`."""
-    return functional.pad(matrices.double(), (1, 0))
+def _linear(flows: list[Flow], config: CompareFlowsConfig, seed: int, answers: list[Answer]) -> Answer:
+    """Matrices about the origin as affine fields, without the flows."""
+    found = [functional.pad(answer.basis.double(), (1, 0)) for answer in answers]
+    return _answer(flows, [without_flow(flow, basis) for flow, basis in zip(flows, found, strict=True)])
 
 
 CONTEST = Contest(
     name="flows",
     config=CompareFlowsConfig,
-    measure=FieldAngle(
-        fields=lambda flows, i, found: affine_fields(flows[i].x, found),
-        truth=lambda flows, i: affine_fields(flows[i].x, flows[i].truth),
+    measure=field_angle(
+        lambda flows, i, found: fields_at(flows[i].x, found), lambda flows, i: fields_at(flows[i].x, flows[i].truth)
     ),
     data=data,
     methods={
         OURS: ours,
         **by_rule(fields),
-        "AtlasD": papers_search,
-        "LieGAN": liegan,
-        "augmentation": augmentation,
+        # Told how many generators there are, one in the control.
+        **linear_methods(
+            lambda flows: [(flow.x, flow.y) for flow in flows], _linear,
+            generators=lambda flows: [max(len(flow.truth), 1) for flow in flows],
+            action=VectorAction(rho_out=as_inputs), predictor=FlowPredictor(),
+        ),
     },
     control="the flows that commute with no affine map but themselves",
     paper={
@@ -182,4 +144,4 @@ CONTEST = Contest(
         "fields, threshold": "false: mean 0.5 %, worst cell 63 %; 78 % detected (all cells)",
         "fields, rank test": "false: mean 7 %, worst cell 100 %; 99 % detected (all cells)",
     },
-)
+)  # fmt: skip

@@ -7,6 +7,7 @@ __all__ = ["CONTEST", "CompareHeatConfig"]
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -15,7 +16,6 @@ from torch import Tensor
 from atlasd.algebra.known import so
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
-from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.neural import ConvPredictor
@@ -25,11 +25,11 @@ from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.config import option
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
-from atlasd.studies.rivals.asking import ask_data, ask_map, ask_tandem
+from atlasd.studies.rivals.asking import ask_data, ask_map, published_on_charts
 from atlasd.studies.rivals.compare import OURS, Answer, CompareConfig, Contest
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.liegg import LieGG
-from atlasd.studies.rivals.measures import SpanAngle
+from atlasd.studies.rivals.measures import span_angle_to
 from atlasd.studies.zoo.field_systems import Stencil, apply
 
 _DIRECTIONS = {1: (1.0, 0.2), 2: (0.3, 1.0), 3: (-0.4, 1.0)}
@@ -48,6 +48,9 @@ class CompareHeatConfig(CompareConfig):
     steps: int = option(50, "steps of the simulator", least=1)
     gradient_batches: int = option(
         625, "batches of the paper's search; 625 are its ten passes over 1000 fields", least=1
+    )
+    gradient_cosets: bool = option(
+        False, "the paper's search for cosets too: 16 matrices on each field of a batch, an hour for each table"
     )
     liegg: Literal["network", "exact"] = option(
         "network", "what LieGG as published looks at: a network fitted to the data, or the map"
@@ -107,27 +110,13 @@ def _options(config: CompareHeatConfig) -> dict[str, Any]:
     return {"atlas": heat_atlas(config.atlas), "predictor": StencilPredictor(), "tolerance": config.tolerance}
 
 
-def _published(config: CompareHeatConfig) -> GradientSearch:
-    return GradientSearch.published(epochs=None, steps=config.gradient_batches)
-
-
-def _published_cosets(config: CompareHeatConfig) -> CosetSearch:
-    return CosetSearch.published(epochs=None, steps=config.gradient_batches)
-
-
-def papers_search(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
-    """The paper's algorithm, its search for cosets too, on the same charts and predictors."""
-    search, cosets = _published(config), _published_cosets(config)
-    if config.aids:
-        search = GradientSearch(steps=config.gradient_batches)
-        cosets = CosetSearch(method="gradient", starts=16, top=8)
-    return ask_map(search, side.x, side.y, cosets=cosets, seed=seed, **_options(config))
-
-
-def papers_own(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
-    """The paper's algorithm with its CNNs in tandem."""
-    kind = {"network": ConvPredictor.published(), "cosets": _published_cosets(config)}
-    return ask_tandem(_published(config), side.x, side.y, seed=seed, **kind, **_options(config))  # type: ignore[arg-type]
+def papers_search(side: HeatSide, config: CompareHeatConfig, seed: int, tandem: bool = False) -> Answer:
+    """The paper's algorithm on the same charts and predictors, or with its CNNs in tandem."""
+    kind = {"epochs": None, "steps": config.gradient_batches}
+    network = ConvPredictor.published() if tandem else None
+    search = published_on_charts(**kind)
+    cosets = CosetSearch.published(charts="mean", **kind) if config.gradient_cosets else None
+    return ask_map(search, side.x, side.y, cosets=cosets, network=network, seed=seed, **_options(config))
 
 
 # The outermost pixels belong to the differences.
@@ -148,28 +137,25 @@ def liegg_own(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
     return ask_map(LieGG(dense=True), side.x, side.y, predictor=network, **options)
 
 
-def liegan(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
-    """One generator for the whole field, with rates that settle sooner than those of its paper."""
-    return _play(LieGAN(steps=config.liegan_steps, batch=64), side, config, seed)
-
-
-def liegan_own(side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
-    """The same at the rates and weights of its paper."""
-    return _play(LieGAN(steps=config.liegan_steps, batch=64).published(), side, config, seed)
-
-
-def _play(search: LieGAN, side: HeatSide, config: CompareHeatConfig, seed: int) -> Answer:
-    # Judged on charts: turned as a whole, the field meets its walls and the block.
+def liegan(side: HeatSide, config: CompareHeatConfig, seed: int, published: bool = False) -> Answer:
+    """One generator for the whole field, with rates that settle sooner than those of its paper, or with those."""
+    search = LieGAN(steps=config.liegan_steps, batch=64)
+    # Judged on charts: rotated as a whole, the field meets its walls and the block.
+    search = search.published() if published else search
     return ask_data(search, side.x, side.y, whole=True, seed=seed, **_options(config))
 
 
 CONTEST = Contest(
     name="heat",
     config=CompareHeatConfig,
-    measure=SpanAngle(so(2)),
+    measure=span_angle_to(so(2)),
     data=data,
     methods={OURS: ours, "AtlasD": papers_search, "LieGG": liegg, "LieGAN": liegan},
-    published={"AtlasD": papers_own, "LieGG": liegg_own, "LieGAN": liegan_own},
+    published={
+        "AtlasD": partial(papers_search, tandem=True),
+        "LieGG": liegg_own,
+        "LieGAN": partial(liegan, published=True),
+    },
     control="heat flow with an oblique operator added",
     paper={"AtlasD error_deg, nineteen": 1.67, "AtlasD error_deg, three": 10.4, "LieGG": "no global symmetry"},
     growing=(OURS, "LieGG"),

@@ -24,7 +24,7 @@ from atlasd.studies.rivals.asking import ask_data, ask_map
 from atlasd.studies.rivals.compare import OURS, Answer, CompareConfig, Contest
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.liegg import LieGG
-from atlasd.studies.rivals.measures import MetricCosine
+from atlasd.studies.rivals.measures import metric_likeness
 from atlasd.studies.rivals.tasks import Pair
 
 
@@ -70,16 +70,13 @@ class CompareJetsConfig(CompareConfig):
 Settings = CompareDimuonsConfig | CompareJetsConfig
 
 
-def _contest(
-    name: str, config: type[Settings], published: Mapping[str, Any], aided: Mapping[str, Any], **texts: Any
-) -> Contest:
+def _contest(name: str, config: type[Settings], published: Mapping[str, Any], **texts: Any) -> Contest:
     """All methods on one kind of events.
 
     Arguments:
         name: Name of the contest, and of the stream that permutes the labels of the control.
         config: The class of its settings.
         published: Settings of the paper's search, beside those for jets.
-        aided: Settings of the same search with our aids.
         texts: What the contest says of itself.
     """
 
@@ -97,10 +94,6 @@ def _contest(
         """The paper's algorithm with its settings for jets: seven generators."""
         kind = {"generators": 7, "growth": 1.0, "growth_limit": None, "weight": 0.1, "epochs": None, **published}
         return GradientSearch.published(**kind, steps=config.gradient_batches)
-
-    def aided_gradient(config: Settings) -> GradientSearch:
-        kind = {"generators": 7, "batch": 256, "spread": 0.5, **aided}
-        return GradientSearch(**kind, steps=config.gradient_batches) if config.aids else gradient(config)
 
     def looking(search: Callable[[Settings], GradientSearch | LieGG], network: bool) -> Callable[..., Answer]:
         """A search that looks at the predictor that all share, or at a perceptron."""
@@ -122,23 +115,20 @@ def _contest(
 
         return ask
 
-    def liegg(_: Settings) -> LieGG:
-        return LieGG()
-
     return Contest(
         name=name,
         config=config,
-        measure=MetricCosine(so(1, 3)),
+        measure=metric_likeness(so(1, 3)),
         data=data,
         methods={
             OURS: ours,
-            "AtlasD": looking(aided_gradient, network=False),
-            "LieGG": looking(liegg, network=False),
+            "AtlasD": looking(gradient, network=False),
+            "LieGG": looking(lambda _: LieGG(), network=False),
             "LieGAN": liegan(as_published=False),
         },
         published={
             "AtlasD": looking(gradient, network=True),
-            "LieGG": looking(liegg, network=True),
+            "LieGG": looking(lambda _: LieGG(), network=True),
             "LieGAN": liegan(as_published=True),
         },
         **texts,
@@ -149,14 +139,12 @@ DIMUONS = _contest(
     "dimuons",
     CompareDimuonsConfig,
     {},
-    {"growth_limit": 1.0},
     control="masses in random order",
     paper={"note": "not in the paper; on top tagging: AtlasD 0.9996, LieNLSD 0.99985, LieGAN 0.9975"},
 )
 TOP_TAGGING = _contest(
     "top-tagging",
     CompareJetsConfig,
-    {"loss": "cross_entropy"},
     {"loss": "cross_entropy"},
     control="labels in random order",
     paper={"AtlasD metric_cosine": 0.9996, "LieNLSD metric_cosine": 0.99985, "LieGAN metric_cosine": 0.9975},

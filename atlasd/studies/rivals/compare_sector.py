@@ -5,26 +5,21 @@ from __future__ import annotations
 __all__ = ["CONTEST", "CompareSectorConfig", "sector_task", "sector_value"]
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from atlasd.discovery.discover import discover
-from atlasd.discovery.gradient import GradientSearch
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.runtime.progress import Silent
 from atlasd.studies.config import option
-from atlasd.studies.rivals.asking import ask_map
-from atlasd.studies.rivals.augmentation import AugmentationLearning
 from atlasd.studies.rivals.compare import OURS, Answer, Contest
 from atlasd.studies.rivals.liegan import LieGAN
-from atlasd.studies.rivals.liegg import LieGG
-from atlasd.studies.rivals.measures import FieldAngle
+from atlasd.studies.rivals.measures import field_angle
 from atlasd.studies.rivals.null_space import Rule
-from atlasd.studies.rivals.tasks import Pair, TaskConfig, by_rule, elementary, normal, rippled, shown_widths
+from atlasd.studies.rivals.tasks import Pair, TaskConfig, by_rule, elementary, linear_methods, normal, rippled
 from atlasd.studies.rivals.vector_fields import VectorFields
 
 _ORDER = 7
@@ -106,12 +101,11 @@ def sort_elements(elements: Tensor) -> tuple[int, int]:
     return len(right), int((nearest > _NEAR).sum())
 
 
-def _with_elements(answer: Answer, elements: Tensor) -> Answer:
-    def figures() -> Mapping[str, Any]:
-        right, others = sort_elements(elements)
-        return {"sevenths": right, "other_elements": others}
-
-    return replace(answer, components=max(len(elements), 1), figures=figures)
+def _with_elements(answer: Answer, elements: Tensor | None = None) -> Answer:
+    """An answer with the rotations among its elements `(m, 3, 3)`; most methods know none."""
+    elements = torch.zeros(0, 3, 3) if elements is None else elements
+    figures = lambda: dict(zip(("sevenths", "other_elements"), sort_elements(elements), strict=True))  # noqa: E731
+    return replace(answer, components=max(len(elements), 1), figures=figures, judged=None)
 
 
 def ours(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
@@ -130,71 +124,41 @@ def ours_exact(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
 
 def fields(rule: Rule, side: Sector, config: CompareSectorConfig) -> Answer:
     """Linear fields along which a polynomial fitted to the data does not change."""
-    found = VectorFields(library=1, least=1, rule=rule).find(*side.pair)
-    return _with_elements(Answer(found), torch.zeros(0, 3, 3))
-
-
-def papers_search(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
-    """The paper's algorithm, told that there is one generator."""
-    search = GradientSearch.published(epochs=None, steps=config.gradient_batches)
-    answer = ask_map(search, *side.pair, tolerance=config.tolerance, seed=seed)
-    return _with_elements(replace(answer, judged=None, confirm=None), torch.zeros(0, 3, 3))
-
-
-def liegg(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
-    """The polarization matrix of the same predictor."""
-    answer = ask_map(LieGG(), *side.pair, tolerance=config.tolerance, seed=seed)
-    return _with_elements(replace(answer, judged=None, confirm=None), torch.zeros(0, 3, 3))
+    return _with_elements(Answer(VectorFields(library=1, least=1, rule=rule).find(*side.pair)))
 
 
 def liegan(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
     """Whole multiples of one generator, as in its paper: it claims a discrete group and no continuous one."""
     search = LieGAN(coefficients="integers", spread=3, steps=config.liegan_steps)
-    found = search.find_in_data(side.x, side.y, seed=seed).basis.double()
-    powers = torch.arange(1, _ORDER, dtype=torch.float64)[:, None, None]
-    elements = torch.matrix_exp(powers * found[0]) if len(found) else found
-    identity = torch.eye(3, dtype=torch.float64)[None]
-    turn = math.degrees(math.atan2(*_plane(found[0]))) if len(found) else 0.0
-    answer = Answer(found[:0], note=f"rotates the plane by {turn:.1f} degrees; 51.4 is a seventh")
-    return _with_elements(answer, torch.cat([identity, elements]))
+    found = search.find_in_data(*side.pair, seed=seed).basis.double()
+    if not len(found):
+        return _with_elements(Answer(found, note="its generator collapsed"))
+    powers = torch.matrix_exp(torch.arange(_ORDER, dtype=torch.float64)[:, None, None] * found)  # the first is 1
+    turn = math.degrees(math.atan2(float(powers[1, 1, 0]), float(powers[1, 0, 0])))
+    return _with_elements(Answer(found[:0], note=f"rotates the plane by {turn:.1f} degrees; 51.4 is a seventh"), powers)
 
 
-def _plane(generator: Tensor) -> tuple[float, float]:
-    """Sine and cosine parts of what an element does to the first axis of the plane."""
-    element = torch.matrix_exp(generator)
-    return float(element[1, 0]), float(element[0, 0])
-
-
-def augmentation(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
-    """Widths of the elementary generators, among them the scaling of the plane in place of that of space."""
-    given, names = elementary(3)
-    plane = torch.diag(torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64))
-    given[names.index("scaling")] = plane
-    found, widths = AugmentationLearning(steps=config.augmentation_steps).find(*side.pair, given, seed=seed)
-    return _with_elements(Answer(found, note=f"widths: {shown_widths(widths, names)}"), torch.zeros(0, 3, 3))
-
-
-def _true_field(x: Tensor) -> Tensor:
-    """The scaling of the plane at points, `(1, N, 3)`."""
-    return (x * torch.tensor([1.0, 1.0, 0.0], dtype=x.dtype))[None]
+def _given(n: int) -> tuple[Tensor, list[str]]:
+    """The elementary generators, among them the scaling of the plane in place of that of space."""
+    given, names = elementary(n)
+    given[names.index("scaling"), 2, 2] = 0.0
+    return given, names
 
 
 CONTEST = Contest(
     name="sector",
     config=CompareSectorConfig,
-    measure=FieldAngle(
-        fields=lambda side, _, found: torch.einsum("kij,bj->kbi", found.double(), side.x),
-        truth=lambda side, _: _true_field(side.x),
+    measure=field_angle(
+        lambda side, _, found: torch.einsum("kij,bj->kbi", found.double(), side.x),
+        lambda side, _: (side.x * torch.tensor([1.0, 1.0, 0.0], dtype=side.x.dtype))[None],
     ),
     data=data,
     methods={
         OURS: ours,
         "atlasd, function": ours_exact,
         **by_rule(fields),
-        "AtlasD": papers_search,
-        "LieGG": liegg,
+        **linear_methods(lambda side: [side.pair], lambda side, c, s, found: _with_elements(found[0]), given=_given),
         "LieGAN": liegan,
-        "augmentation": augmentation,
     },
     control="the same with a wave along a generic direction added",
     reported={"LieGAN": "the rotation by a seventh; not the scaling"},

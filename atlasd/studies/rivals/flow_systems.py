@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["DELTA", "SYSTEMS", "box", "brackets", "defects", "flow_task", "true_generators"]
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -14,68 +15,32 @@ DELTA = 0.05
 """Defect of a claimed generator above which the claim is false."""
 
 
-def _top(*moments: float) -> Callable[[Tensor], Tensor]:
-    a, b, c = moments
-
-    def field(v: Tensor) -> Tensor:
-        x, y, z = v.unbind(-1)
-        return torch.stack([(b - c) / a * y * z, (c - a) / b * z * x, (a - b) / c * x * y], dim=-1)
-
-    return field
+Field: TypeAlias = Callable[[Tensor], Tensor]
+"""From states `(*, n)` to velocities."""
 
 
-def _hopf(v: Tensor) -> Tensor:
-    x, y = v.unbind(-1)
-    r = x * x + y * y
-    return torch.stack([x - y - x * r, x + y - y * r], dim=-1)
+def _field(rates: Callable[..., tuple[Tensor, ...]]) -> Field:
+    """The field of functions of the components."""
+    return lambda v: torch.stack(rates(*v.unbind(-1)), dim=-1)
 
 
-def _rotation(v: Tensor) -> Tensor:
-    x, y = v.unbind(-1)
-    return torch.stack([-y, x], dim=-1)
+def _top(a: float, b: float, c: float) -> Field:
+    return _field(lambda x, y, z: ((b - c) / a * y * z, (c - a) / b * z * x, (a - b) / c * x * y))
 
 
-def _ball(v: Tensor) -> Tensor:
-    return v * (1 - v.square().sum(-1, keepdim=True))
-
-
-def _van_der_pol(v: Tensor) -> Tensor:
-    x, y = v.unbind(-1)
-    return torch.stack([y, -x + y - x * x * y], dim=-1)
-
-
-def _duffing(v: Tensor) -> Tensor:
-    x, y = v.unbind(-1)
-    return torch.stack([y, x - x**3 - y / 5], dim=-1)
-
-
-def _lotka_volterra(v: Tensor) -> Tensor:
-    x, y = v.unbind(-1)
-    return torch.stack([x - x * y, -y + x * y], dim=-1)
-
-
-def _selkov(v: Tensor) -> Tensor:
-    x, y = v.unbind(-1)
-    return torch.stack([0.1 - x + y / 2 + x * x * y, -y / 2 - x * x * y], dim=-1)
-
-
-def _lorenz(v: Tensor) -> Tensor:
-    x, y, z = v.unbind(-1)
-    return torch.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z], dim=-1)
-
-
-SYSTEMS: dict[str, tuple[Callable[[Tensor], Tensor], int, float]] = {
-    "hopf": (_hopf, 2, 1.0),
-    "rotation": (_rotation, 2, 1.0),
+SYSTEMS: dict[str, tuple[Field, int, float]] = {
+    "hopf": (_field(lambda x, y: (x - y - x * (x * x + y * y), x + y - y * (x * x + y * y))), 2, 1.0),
+    "rotation": (_field(lambda x, y: (-y, x)), 2, 1.0),
     "symmetric top": (_top(1.0, 1.0, 2.0), 3, 1.0),
-    "ball": (_ball, 3, 1.0),
-    "van der pol": (_van_der_pol, 2, 1.0),
-    "duffing": (_duffing, 2, 2.0),
-    "lotka-volterra": (_lotka_volterra, 2, 1.0),
-    "selkov": (_selkov, 2, 2.0),
+    "ball": (lambda v: v * (1 - v.square().sum(-1, keepdim=True)), 3, 1.0),
+    "van der pol": (_field(lambda x, y: (y, -x + y - x * x * y)), 2, 1.0),
+    "duffing": (_field(lambda x, y: (y, x - x**3 - y / 5)), 2, 2.0),
+    "lotka-volterra": (_field(lambda x, y: (x - x * y, -y + x * y)), 2, 1.0),
+    "selkov": (_field(lambda x, y: (0.1 - x + y / 2 + x * x * y, -y / 2 - x * x * y)), 2, 2.0),
     "top": (_top(1.0, 2.0, 3.0), 3, 1.0),
-    "lorenz": (_lorenz, 3, 20.0),
+    "lorenz": (_field(lambda x, y, z: (10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z)), 3, 20.0),
 }
+"""The field, the number of components and the half-width of the box of states of each system."""
 
 
 def box(n: int, half: float, count: int, seed: int) -> Tensor:
@@ -84,7 +49,7 @@ def box(n: int, half: float, count: int, seed: int) -> Tensor:
     return half * (2 * drawn - 1)
 
 
-def brackets(field: Callable[[Tensor], Tensor], x: Tensor, generators: Tensor) -> tuple[Tensor, Tensor]:
+def brackets(field: Field, x: Tensor, generators: Tensor) -> tuple[Tensor, Tensor]:
     """The bracket `DF xi - A F` of homogeneous generators `(k, n + 1, n + 1)` with a flow, and its two parts' size."""
     n = x.shape[1]
     slope, speed = vmap(jacrev(field))(x), field(x)

@@ -19,11 +19,11 @@ from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
-from atlasd.studies.rivals.adversarial import Coefficients, FieldDiscriminator, Game, Trained, VectorDiscriminator, play
+from atlasd.studies.rivals.adversarial import FieldDiscriminator, Game, VectorDiscriminator, play
 
 
 @dataclass(frozen=True, kw_only=True)
-class LieGAN:
+class LieGAN(Game):
     r"""Generators B such that :math:`(gx, gy)`, with :math:`g = \exp(\sum_i w_i B_i)`, has the distribution of (x, y).
 
     It looks at the data and at no predictor, and asks for more than a symmetry of the map: the inputs must be
@@ -31,17 +31,6 @@ class LieGAN:
     symmetries, and its elements are exponentials: components of determinant -1, parity among them, are out of reach.
 
     Arguments:
-        generators: The number of generators.
-        coefficients: How w is drawn: `normal`, `uniform`, or `integers` for discrete subgroups.
-        spread: Standard deviation, half width, or largest integer of w.
-        growth: Weight of the cosine between data and moved data, which keeps g away from the identity.
-        similarity: Weight of the cosines between generators.
-        steps: Steps of each side, unless `epochs` is given.
-        epochs: Passes over the data.
-        batch: Samples in a step.
-        generator_rate: Learning rate of the generators.
-        discriminator_rate: Learning rate of the discriminator.
-        start: Size of the entries that the generators start from.
         width: Width of the discriminator; 32 is used on fields if it is left out, 128 on vectors.
         samples: The most samples looked at; `None` for all.
         pixels: Fields are averaged over blocks to at most this many pixels on a side before they are moved.
@@ -55,24 +44,10 @@ class LieGAN:
         Yang, Walters, Dehmamy and Yu, Generative adversarial symmetry discovery (2023).
     """
 
-    generators: int = 1
-    coefficients: Coefficients = "normal"
-    spread: float = 1.0
-    growth: float = 1.0
-    similarity: float = 0.1
-    steps: int = 1500
-    epochs: int | None = None
-    batch: int = 512
-    generator_rate: float = 3e-3
-    discriminator_rate: float = 2e-3
-    start: float = 0.2
     width: int | None = None
     samples: int | None = None
     pixels: int = 32
     threshold: float = 0.01
-
-    def __post_init__(self) -> None:
-        self.game(1)
 
     def published(self) -> LieGAN:
         """The same with the learning rates and weights that were published; slower to settle."""
@@ -81,7 +56,6 @@ class LieGAN:
     def find(self, problem: Problem, *, seed: int, progress: Progress) -> Found:
         """Plays the game on the data of the problem."""
         index = torch.arange(len(problem.samples))[: self.samples]
-        game = self.game(len(index))
         generator = stream(seed, "liegan", "game")
         weights = stream(seed, "liegan", "discriminator")
         n = problem.size
@@ -90,8 +64,9 @@ class LieGAN:
         kind = FieldDiscriminator if problem.is_field else VectorDiscriminator
         width = self.width or (32 if problem.is_field else 128)
         judge: nn.Module = kind(*data.channels, width=width, generator=weights)
-        trained = play(game, data.pairs, index, data.move, judge, span, generator=generator, progress=progress)
-        return self.found(trained)
+        return self.found(
+            *play(self, data.pairs, index, data.move, judge, span, generator=generator, progress=progress)
+        )
 
     def find_in_data(
         self,
@@ -124,38 +99,16 @@ class LieGAN:
         )
         return self.find(problem, seed=seed, progress=progress or Silent())
 
-    def found(self, trained: Trained) -> Found:
+    def found(self, basis: Tensor, curves: dict[str, tuple[float, ...]]) -> Found:
         """What is claimed: every generator that has not collapsed."""
-        norms = trained.basis.flatten(1).norm(dim=1)
-        kept = trained.basis[norms >= self.threshold]
-        lost = len(trained.basis) - len(kept)
-        notes = (f"{lost} of {len(trained.basis)} generators collapsed to zero",) if lost else ()
-        return Found(kept, curves=trained.curves, notes=notes, fixed=True)
-
-    def game(self, samples: int) -> Game:
-        """The settings of the game for so many samples."""
-        epochs = self.epochs
-        return Game(
-            generators=self.generators,
-            coefficients=self.coefficients,
-            spread=self.spread,
-            growth=self.growth,
-            similarity=self.similarity,
-            steps=self.steps if epochs is None else max(epochs * samples // max(self.batch, 1), 1),
-            batch=self.batch,
-            generator_rate=self.generator_rate,
-            discriminator_rate=self.discriminator_rate,
-            start=self.start,
-        )
+        kept = basis[basis.flatten(1).norm(dim=1) >= self.threshold]
+        lost = len(basis) - len(kept)
+        notes = (f"{lost} of {len(basis)} generators collapsed to zero",) if lost else ()
+        return Found(kept, curves=curves, notes=notes, fixed=True)
 
 
 def _unasked(x: Tensor) -> Tensor:
     raise AssertionError("LieGAN looks at data alone")
-
-
-def _targets(problem: Problem, index: Tensor) -> Tensor:
-    """Outputs of samples `(B, K, C', *S)`: those of the data, or of the given function; one channel per class."""
-    return problem.labels(index).float()
 
 
 class _VectorData:
@@ -164,13 +117,13 @@ class _VectorData:
     def __init__(self, problem: Problem, index: Tensor) -> None:
         self._problem = problem
         some = index[:4096]
-        x, y = problem.patches(some), _targets(problem, some)
+        x, y = problem.patches(some), problem.labels(some).float()
         self._unit = float(x.std().clamp_min(1e-30))
         self._shift, self._scale = y.mean(0), y.std(0).clamp_min(1e-6)
         self.channels = (x[0].numel(), y[0].numel())
 
     def pairs(self, part: Tensor) -> tuple[Tensor, Tensor]:
-        x, y = self._problem.patches(part), _targets(self._problem, part)
+        x, y = self._problem.patches(part), self._problem.labels(part).float()
         return x[:, 0].float() / self._unit, ((y - self._shift) / self._scale)[:, 0]
 
     def move(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -184,7 +137,7 @@ class _FieldData:
 
     def __init__(self, problem: Problem, index: Tensor, pixels: int) -> None:
         self._problem = problem
-        x, y = problem.patches(index[:64]).float(), _targets(problem, index[:64])
+        x, y = problem.patches(index[:64]).float(), problem.labels(index[:64]).float()
         if problem.size != 2:
             raise InputError(f"`search` LieGAN knows fields of 2 axes, got {problem.size}; use SpectralSearch.")
         self._block = -(-max(x.shape[-2:]) // pixels)
@@ -194,7 +147,7 @@ class _FieldData:
         self.channels = (x.shape[2], y.shape[2])
 
     def pairs(self, part: Tensor) -> tuple[Tensor, Tensor]:
-        x, y = self._problem.patches(part).float(), _targets(self._problem, part)
+        x, y = self._problem.patches(part).float(), self._problem.labels(part).float()
         return self._small(x, *self._x), self._small(y, *self._y)
 
     def move(self, g: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,8 @@ from atlasd.discovery.search import Found
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction, VectorAction
 from atlasd.runtime.progress import Progress
-from atlasd.studies.rivals.polarization import Spectrum, dense_spectrum, field_rows, streamed_spectrum, vector_rows
+from atlasd.studies.rivals.null_space import Spectrum
+from atlasd.studies.rivals.polarization import dense_spectrum, field_rows, streamed_spectrum, vector_rows
 
 
 @dataclass(frozen=True, kw_only=True)

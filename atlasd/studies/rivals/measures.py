@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["FieldAngle", "Measure", "MetricCosine", "SpanAngle", "angle_of_fields"]
+__all__ = ["Measure", "angle_of_fields", "field_angle", "metric_likeness", "span_angle_to"]
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,64 +16,53 @@ from atlasd.algebra.invariants import metric, metric_cosine
 from atlasd.algebra.lie import LieAlgebra
 
 
-class Measure(Protocol):
-    """A figure by which answers are compared with the truth; `name` is the heading of its column."""
-
-    @property
-    def name(self) -> str:
-        """The heading of the column."""
-
-    @property
-    def digits(self) -> int:
-        """Decimals that are kept."""
-
-    def __call__(self, parts: tuple[Tensor, ...], data: Any) -> float:
-        """The figure of claimed generators `(k, ...)`, one tensor for each part of the data."""
-
-    def miss(self, value: float) -> float:
-        """The figure as an error: 0 is best."""
-
-
 @dataclass(frozen=True, eq=False)
-class SpanAngle:
+class Measure:
+    """A figure by which answers are compared with the truth.
+
+    Arguments:
+        name: The heading of its column.
+        digits: Decimals that are kept.
+        figure: From claimed generators `(k, ...)`, one tensor for each part of the data, and the data to the figure.
+        best: The figure of the truth itself.
+    """
+
+    name: str
+    digits: int
+    figure: Callable[[tuple[Tensor, ...], Any], float]
+    best: float = 0.0
+
+    def __call__(self, parts: tuple[Tensor, ...], data: Any = None) -> float:
+        """The figure, rounded."""
+        return round(self.figure(parts, data), self.digits)
+
+    def error(self, value: float) -> float:
+        """The figure as an error: 0 is best."""
+        return abs(self.best - value)
+
+
+def span_angle_to(truth: LieAlgebra) -> Measure:
     """Largest angle between the span claimed and the true algebra, in degrees; 90 where dimensions differ."""
 
-    truth: LieAlgebra
-    name: str = "error_deg"
-    digits: int = 4
-
-    def __call__(self, parts: tuple[Tensor, ...], data: Any = None) -> float:
-        """Degrees."""
+    def figure(parts: tuple[Tensor, ...], _: Any) -> float:
         found = LieAlgebra(parts[0])
-        if found.size != self.truth.size:
-            return 90.0
-        return math.degrees(math.asin(min(found.distance(self.truth), 1.0)))
+        same = found.size == truth.size
+        return math.degrees(math.asin(min(found.distance(truth), 1.0))) if same else 90.0
 
-    def miss(self, value: float) -> float:
-        """The same."""
-        return value
+    return Measure("error_deg", 4, figure)
 
 
-@dataclass(frozen=True, eq=False)
-class MetricCosine:
+def metric_likeness(truth: LieAlgebra) -> Measure:
     """Cosine between the invariant metrics of the claim and of the true algebra; 0 without a claim."""
 
-    truth: LieAlgebra
-    name: str = "metric_cosine"
-    digits: int = 9
-
-    def __call__(self, parts: tuple[Tensor, ...], data: Any = None) -> float:
-        """The cosine."""
+    def figure(parts: tuple[Tensor, ...], _: Any) -> float:
         found = LieAlgebra(parts[0])
-        return metric_cosine(metric(found).form, metric(self.truth).form) if found.dimension else 0.0
+        return metric_cosine(metric(found).form, metric(truth).form) if found.dimension else 0.0
 
-    def miss(self, value: float) -> float:
-        """What is missing to 1."""
-        return 1 - value
+    return Measure("metric_cosine", 9, figure, best=1.0)
 
 
-@dataclass(frozen=True, eq=False)
-class FieldAngle:
+def field_angle(fields: Callable[[Any, int, Tensor], Tensor], truth: Callable[[Any, int], Tensor]) -> Measure:
     """Largest angle between claimed and true vector fields at the samples, in degrees, the mean over all parts.
 
     Fields are what generators do to the data, so that matrices, affine maps and polynomials are measured alike.
@@ -83,19 +72,11 @@ class FieldAngle:
         truth: From the data and the number of a part to true fields `(j, N, n)`.
     """
 
-    fields: Callable[[Any, int, Tensor], Tensor]
-    truth: Callable[[Any, int], Tensor]
-    name: str = "error_deg"
-    digits: int = 6
-
-    def __call__(self, parts: tuple[Tensor, ...], data: Any) -> float:
-        """Degrees."""
-        angles = [angle_of_fields(self.fields(data, i, p), self.truth(data, i)) for i, p in enumerate(parts)]
+    def figure(parts: tuple[Tensor, ...], data: Any) -> float:
+        angles = [angle_of_fields(fields(data, i, p), truth(data, i)) for i, p in enumerate(parts)]
         return sum(angles) / len(angles)
 
-    def miss(self, value: float) -> float:
-        """The same."""
-        return value
+    return Measure("error_deg", 6, figure)
 
 
 def angle_of_fields(found: Tensor, truth: Tensor) -> float:
@@ -110,12 +91,8 @@ def angle_of_fields(found: Tensor, truth: Tensor) -> float:
         return 90.0
     if not len(found):
         return 0.0
-    a, b = (torch.linalg.qr(_unit(f).mT).Q for f in (found, truth))
+    rows = [f.detach().double().flatten(1) for f in (found, truth)]
+    a, b = (torch.linalg.qr((f / f.norm(dim=1, keepdim=True).clamp_min(1e-300)).mT).Q for f in rows)
     # Sines from what is left over: cosines near 1 would lose half of the digits.
     left = torch.linalg.matrix_norm(b - a @ (a.mT @ b), ord=2)
     return math.degrees(math.asin(min(float(left), 1.0)))
-
-
-def _unit(fields: Tensor) -> Tensor:
-    rows = fields.detach().double().flatten(1)
-    return rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-300)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FixedThreshold", "RankTest", "Rule", "Spectrum", "solve_spectrum"]
+__all__ = ["FixedThreshold", "RankTest", "Rule", "Spectrum", "solve_spectrum", "wald_p_value"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +13,10 @@ from torch import Tensor
 
 _ZERO = 1e-9
 """Share of the largest below which a field of the library vanishes on the data: rounding."""
+_ROUNDED = 1e-12
+"""Share of all residuals below which one is rounding."""
+_REACHED = 1e-3
+"""Share of the largest deviation below which noise does not reach a residual."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,11 +25,13 @@ class Spectrum:
 
     Arguments:
         values: Residual along each direction over its size, ascending, `(r,)`.
-        directions: Coefficients of the directions, `(r, m)`.
+        directions: Coefficients of the directions, `(r, *)`.
+        rows: How many equations there were, where that was counted.
     """
 
     values: Tensor
     directions: Tensor
+    rows: int = 0
 
 
 def solve_spectrum(rows: Tensor, fields: Tensor) -> Spectrum:
@@ -46,6 +52,30 @@ def solve_spectrum(rows: Tensor, fields: Tensor) -> Spectrum:
     _, values, right = torch.linalg.svd(rows @ white, full_matrices=True)
     values = torch.cat([values, values.new_zeros(len(right) - len(values))])
     return Spectrum(values.flip(0), (white @ right.mT).mT.flip(0))
+
+
+def wald_p_value(residuals: Tensor, slopes: Tensor, others: Tensor, root: Tensor) -> float:
+    """Wald's test that the residuals of some directions vanish but for the noise of what was learned.
+
+    As in tests of the rank of an estimated matrix, what the other directions explain of the residuals is projected out.
+
+    Arguments:
+        residuals: Of the directions that are tested, `(R, k)`.
+        slopes: Their derivatives by the coefficients that were learned, `(R, k, P)`.
+        others: Residuals of the other directions, `(R, j)`.
+        root: A root of the covariance of the coefficients, `(P, P)`.
+    """
+    frame = torch.linalg.qr(others).Q
+
+    def left(part: Tensor) -> Tensor:
+        return (part - torch.einsum("ri,si,s...->r...", frame, frame, part)).flatten(0, 1)
+
+    basis, sizes, _ = torch.linalg.svd(left(slopes) @ root, full_matrices=False)
+    kept, rest = sizes > _REACHED * sizes.max(), left(residuals)
+    if float(rest.norm()) <= _ROUNDED * float(torch.cat([residuals, others], dim=1).norm()):
+        return 1.0
+    share = (basis[:, kept].mT @ rest) / sizes[kept]
+    return float(torch.special.gammaincc(kept.sum() / 2, share.square().sum() / 2))
 
 
 class Rule(Protocol):

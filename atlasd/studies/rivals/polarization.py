@@ -7,10 +7,9 @@ Gram matrix, updated as the rows come, needs n^2 x n^2 numbers and has the same 
 
 from __future__ import annotations
 
-__all__ = ["Spectrum", "dense_spectrum", "field_rows", "image_rows", "streamed_spectrum", "vector_rows"]
+__all__ = ["dense_spectrum", "field_rows", "streamed_spectrum", "vector_rows"]
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from torch.func import jvp, vjp, vmap
 
 from atlasd.errors import InputError
 from atlasd.geometry.resample import pixel_grid
+from atlasd.studies.rivals.null_space import Spectrum
 
 # Central differences of orders 2 to 8: weights of the pixels at distance 1, 2, ... on either side.
 _CENTRAL = {
@@ -26,21 +26,6 @@ _CENTRAL = {
     6: (3 / 4, -3 / 20, 1 / 60),
     8: (4 / 5, -1 / 5, 4 / 105, -1 / 280),
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Spectrum:
-    """Singular values of a polarization matrix and the directions that belong to them.
-
-    Arguments:
-        values: Root mean square of the rows along each unit direction, ascending, with shape `(m,)`.
-        directions: Orthonormal directions, with shape `(m, n, n)`.
-        rows: How many rows the matrix had.
-    """
-
-    values: Tensor
-    directions: Tensor
-    rows: int
 
 
 def vector_rows(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -60,26 +45,6 @@ def vector_rows(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     gradient = gradient.reshape(len(gradient), *tokens.shape)
     rows = torch.einsum("obpi,bpj->boij", gradient.double(), tokens.double())
     return rows.flatten(2).flatten(0, 1)
-
-
-def image_rows(function: Callable[[Tensor], Tensor], x: Tensor, order: int = 4) -> Tensor:
-    r"""Rows for the invariance of a function of images, when a matrix moves the pixels about the centre.
-
-    An image moves by :math:`-\sum_{kj} h_{kj}\, p_j\, \partial_k x(p)`, and the function feels that at every pixel.
-
-    Arguments:
-        function: Maps images `(B, C, *S)` to `(B,)` or `(B, O)`.
-        x: The images.
-        order: Order of the differences across pixels.
-
-    Returns:
-        Rows, with shape `(B * O, d^2)`, in float64.
-    """
-    d = x.ndim - 2
-    gradient = _gradients(function, x).double().flatten(3)  # (O, B, C, Q)
-    slope = torch.stack([slopes(x.double(), axis - d, order) for axis in range(d)]).flatten(3)  # (d, B, C, Q)
-    p = pixel_grid(tuple(x.shape[2:]), dtype=torch.float64)
-    return -torch.einsum("obcq,kbcq,qj->bokj", gradient, slope, p).flatten(2).flatten(0, 1)
 
 
 def field_rows(
@@ -134,25 +99,26 @@ def dense_spectrum(rows: Iterable[Tensor], size: int) -> Spectrum:
     Arguments:
         rows: Pieces of the matrix, each `(R, n^2)`.
         size: The size n of the matrices.
+
+    Returns:
+        Root mean squares of the rows along orthonormal directions `(n^2, n, n)`, ascending.
     """
     matrix = torch.cat(list(rows))
-    _, values, right = torch.linalg.svd(matrix, full_matrices=False)
-    return Spectrum(values.flip(0) / max(len(matrix), 1) ** 0.5, right.flip(0).reshape(-1, size, size), len(matrix))
+    return _spectrum(matrix, len(matrix), size)
 
 
 def streamed_spectrum(rows: Iterable[Tensor], size: int) -> Spectrum:
-    """The same from the triangular factor of the Gram matrix, updated as rows come: memory does not grow with them.
-
-    Arguments:
-        rows: Pieces of the matrix, each `(R, n^2)`.
-        size: The size n of the matrices.
-    """
+    """The same from the triangular factor of the Gram matrix, updated as rows come: memory does not grow with them."""
     factor, count = torch.zeros(size * size, size * size, dtype=torch.float64), 0
     for part in rows:
         # The factor in place of the sum of products: squares would lose every value below 1e-8.
         factor = torch.linalg.qr(torch.cat([factor, part]), mode="r").R
         count += len(part)
-    _, values, right = torch.linalg.svd(factor)
+    return _spectrum(factor, count, size)
+
+
+def _spectrum(matrix: Tensor, count: int, size: int) -> Spectrum:
+    _, values, right = torch.linalg.svd(matrix, full_matrices=False)
     return Spectrum(values.flip(0) / max(count, 1) ** 0.5, right.flip(0).reshape(-1, size, size), count)
 
 

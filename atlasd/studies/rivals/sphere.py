@@ -86,24 +86,11 @@ def find_on_sphere(
         return both[:, : image.shape[1]], both[:, image.shape[1] :]
 
     index = torch.arange(len(x))[: search.samples]
-    judge = FieldDiscriminator(
-        x.shape[1],
-        classes or y.shape[1],
-        width=search.width or 32,
-        generator=stream(seed, "liegan", "discriminator"),
-        disc=False,
-    )
-    trained = play(
-        search.game(len(index)),
-        pairs,
-        index,
-        move,
-        judge,
-        so(3).basis.float(),
-        generator=stream(seed, "liegan", "game"),
-        progress=progress or Silent(),
-    )
-    return search.found(trained)
+    weights, width = stream(seed, "liegan", "discriminator"), search.width or 32
+    judge = FieldDiscriminator(x.shape[1], classes or y.shape[1], width=width, generator=weights, disc=False)
+    game = stream(seed, "liegan", "game")
+    span = so(3).basis.float()
+    return search.found(*play(search, pairs, index, move, judge, span, generator=game, progress=progress or Silent()))
 
 
 def _directions(height: int, width: int) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from atlasd.errors import InputError
 from atlasd.geometry.monomials import Monomials
-from atlasd.studies.rivals.null_space import FixedThreshold, Rule, Spectrum, solve_spectrum
+from atlasd.studies.rivals.null_space import FixedThreshold, Rule, Spectrum, solve_spectrum, wald_p_value
 
 _LOOKED = 1000
 """Samples at which residuals are formed."""
@@ -24,10 +24,6 @@ _UNFELT = 1e-3
 """Size of a field, in spreads of the data, that counts where the map feels nothing of it."""
 _TESTED = 150
 """Samples at which they are tested: more than a polynomial of these degrees can tell apart."""
-_ROUNDED = 1e-12
-"""Share of all residuals below which one is rounding."""
-_REACHED = 1e-3
-"""Share of the largest deviation below which noise does not reach a residual."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,31 +161,13 @@ class VectorFields:
 
 
 def _p_value(learned: Polynomial, parts: Tensor, directions: Tensor, count: int) -> float:
-    """Wald's test that the residuals of the first directions vanish but for the noise of what was learned.
-
-    As in tests of the rank of an estimated matrix, what the other directions explain of the residuals is projected out.
-
-    Arguments:
-        learned: The polynomial.
-        parts: The residual as a function of both sets of coefficients.
-        directions: All directions, `(r, c)`, the least broken first.
-        count: How many of them are tested together.
-    """
+    """The test of the first of directions `(r, c)`; residuals are linear in both sets of coefficients of `parts`."""
     some = parts[:_TESTED].flatten(0, 1)  # residuals (R), learned coefficients (m, O), library (c)
     rows = torch.einsum("rpqc,pq->rc", some, learned.coefficients) @ directions.mT  # (R, r)
-    others = torch.linalg.qr(rows[:, count:]).Q
-    linear = torch.einsum("rpqc,kc->rkpq", some, directions[:count]).flatten(2)  # (R, k, m * O)
-    linear = (linear - torch.einsum("ri,si,skl->rkl", others, others, linear)).flatten(0, 1)
-    root = torch.linalg.eigh(learned.covariance)
-    factor = (root.eigenvectors * root.eigenvalues.clamp_min(0.0).sqrt()) @ root.eigenvectors.mT
-    noisy = torch.einsum("apq,pt,q->atq", linear.unflatten(1, learned.coefficients.shape), factor, learned.noise)
-    frame, sizes, _ = torch.linalg.svd(noisy.flatten(1), full_matrices=False)
-    kept = sizes > _REACHED * sizes.max()
-    residual = linear @ learned.coefficients.flatten()
-    if float(residual.norm()) <= _ROUNDED * float(rows.norm()):
-        return 1.0
-    share = (frame[:, kept].mT @ residual) / sizes[kept]
-    return float(torch.special.gammaincc(kept.sum() / 2, share.square().sum() / 2))
+    slopes = torch.einsum("rpqc,kc->rkpq", some, directions[:count]).flatten(2)  # (R, k, m * O)
+    values, vectors = torch.linalg.eigh(learned.covariance)
+    root = torch.kron((vectors * values.clamp_min(0.0).sqrt()).contiguous(), torch.diag(learned.noise))
+    return wald_p_value(rows[:, :count], slopes, rows[:, count:], root)
 
 
 def homogeneous_to_fields(basis: Tensor) -> Tensor:

@@ -54,8 +54,8 @@ def run(config: ArctanConfig, seed: int, progress: Progress) -> tuple[Discovery,
     found = discover_toy(function, config, seed, progress)
     identity = torch.eye(2, dtype=torch.float64)
     errors, nearest = element_errors(found.cosets, torch.stack([identity, -identity]))
-    turns = [k for k, place in enumerate(nearest) if place == 1 and errors[k] <= _NEAR_DEG]
-    best = min(turns, key=lambda k: errors[k], default=None)
+    half_turns = [k for k, place in enumerate(nearest) if place == 1 and errors[k] <= _NEAR_DEG]
+    best = min(half_turns, key=lambda k: errors[k], default=None)
     verdicts = found.verdict.cosets
     known = best is not None and len(verdicts) == len(found.cosets)
     metrics = {

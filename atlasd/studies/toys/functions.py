@@ -1,32 +1,27 @@
-"""Small functions on the plane and in space whose symmetry group is known exactly."""
+"""Small functions whose symmetry group is known exactly: the paper's two, some more, and systems of the zoo."""
 
 from __future__ import annotations
 
-__all__ = ["Toy", "area", "heights_and_area", "interval", "toy", "toys"]
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import permutations
+__all__ = ["toy", "toys"]
 
 import torch
 from torch import Tensor
 
 from atlasd.algebra.group import Group
-from atlasd.algebra.known import cyclic, dihedral, orthogonal, scaling, shear, sl, so, trivial
+from atlasd.algebra.known import cyclic, dihedral, trivial
 from atlasd.errors import InputError
+from atlasd.studies.zoo.system import Function, System, signed_permutations
+from atlasd.studies.zoo.vector_systems import vector_systems
+
+_OF_THE_ZOO = ("so2", "o2", "so3", "o3", "scaling2", "shear", "sl2", "so12", "xyz")
+_WEIGHTS = (1.0, 2.0, 3.0)
 
 
-@dataclass(frozen=True, eq=False)
-class Toy:
-    """A function and the linear maps that leave its value as it is.
+def toy(name: str) -> System:
+    """The toy of this name.
 
-    Arguments:
-        name: Short name, used on the command line.
-        formula: The function as text.
-        function: Differentiable map from `(N, n)` or `(N, P, n)` to `(N,)` or `(N, outputs)`.
-        group: All symmetries with determinant 1 or -1, or of the form exp(A); exact.
-        tokens: The number of vectors P in one input; `None` for plain vectors `(N, n)`.
-        approximate: Matrices that are nearly symmetries, with shape `(m, n, n)`.
+    Raises:
+        InputError: If there is none.
 
     Example:
         >>> d4 = toy("d4")
@@ -35,100 +30,44 @@ class Toy:
         >>> d4.function(torch.tensor([[3.0, -4.0]]))
         tensor([7.])
     """
-
-    name: str
-    formula: str
-    function: Callable[[Tensor], Tensor]
-    group: Group
-    tokens: int | None = None
-    approximate: Tensor | None = None
-
-    @property
-    def size(self) -> int:
-        """The dimension n of the space."""
-        return self.group.size
-
-    def sample(self, samples: int, generator: torch.Generator) -> Tensor:
-        """Standard normal inputs, with shape `(N, n)` or `(N, P, n)`."""
-        shape = (self.size,) if self.tokens is None else (self.tokens, self.size)
-        return torch.randn(samples, *shape, generator=generator)
-
-
-def area(x: Tensor) -> Tensor:
-    """Determinant of the first two of tokens `(N, P, 2)`, with shape `(N,)`."""
-    return x[:, 0, 0] * x[:, 1, 1] - x[:, 0, 1] * x[:, 1, 0]
-
-
-def interval(x: Tensor, minus: int) -> Tensor:
-    """Square of vectors `(*, n)` in the metric with -1 for the first `minus` axes, with shape `(*,)`."""
-    return x[..., minus:].square().sum(-1) - x[..., :minus].square().sum(-1)
-
-
-def toy(name: str) -> Toy:
-    """The toy of this name.
-
-    Raises:
-        InputError: If there is none.
-    """
     known = {each.name: each for each in toys()}
     if name not in known:
         raise InputError(f"`name` must be one of {', '.join(known)}, got {name!r}.")
     return known[name]
 
 
-def toys() -> tuple[Toy, ...]:
+def toys() -> tuple[System, ...]:
     """All toys: the two of the paper first, then finite groups, then Lie groups."""
-    return _paper() + _finite() + _continuous()
-
-
-def _paper() -> tuple[Toy, ...]:
-    half_turn = -torch.eye(2, dtype=torch.float64)
-    formula = "arctan((y + 0.1) / x)"
+    nothing = Group(trivial(2))
+    cubic = "x^3 - 0.7 x^2 y + 1.3 x y^2 + 0.4 y^3 + 0.8 x^2 - 0.5 x y + 0.6 x - 0.9 y"
+    zoo = {system.name: system for system in vector_systems()}
     return (
-        Toy("d4", "|x| + |y|", lambda x: x.abs().sum(-1), dihedral(4)),
-        Toy("arctan", formula, _arctan, Group(trivial(2)), approximate=half_turn[None]),
+        _finite("d4", lambda x: x.abs().sum(-1), dihedral(4), "|x| + |y|"),
+        _finite("arctan", lambda x: torch.atan((x[:, 1] + 0.1) / x[:, 0]), nothing, "arctan((y + 0.1) / x)"),
+        _finite("cubic", _cubic, nothing, cubic),
+        _finite("d3", lambda x: _third_power(x)[:, 0], dihedral(3), "x^3 - 3 x y^2"),
+        _finite("c3", _third_power, cyclic(3), "(x + i y)^3, both parts"),
+        _finite("signs", lambda x: x.abs() @ torch.tensor(_WEIGHTS).to(x), _cube(), "|x| + 2 |y| + 3 |z|"),
+        *(zoo[name] for name in _OF_THE_ZOO),
     )
 
 
-def _finite() -> tuple[Toy, ...]:
-    formula = "x^3 - 0.7 x^2 y + 1.3 x y^2 + 0.4 y^3 + 0.8 x^2 - 0.5 x y + 0.6 x - 0.9 y"
-    weights = (1.0, 2.0, 3.0)
-    signs = Group(trivial(3), _weighted_permutations(weights))
-    return (
-        Toy("cubic", formula, _cubic, Group(trivial(2))),
-        Toy("d3", "x^3 - 3 x y^2", lambda x: _third_power(x)[:, 0], dihedral(3)),
-        Toy("c3", "(x + i y)^3, both parts", _third_power, cyclic(3)),
-        Toy("signs", "|x| + 2 |y| + 3 |z|", lambda x: x.abs() @ torch.tensor(weights).to(x), signs),
+def _finite(name: str, function: Function, group: Group, note: str) -> System:
+    """A function of standard normal vectors with a finite group."""
+    return System(
+        name=name,
+        truth=group.algebra,
+        components=group.cosets,
+        function=function,
+        sample=lambda samples, generator: torch.randn(samples, group.size, generator=generator),
+        note=note,
     )
 
 
-def _continuous() -> tuple[Toy, ...]:
-    time, space = torch.tensor([-1.0, 1.0, 1.0]).diag(), torch.tensor([1.0, 1.0, -1.0]).diag()
-    o12 = Group(so(1, 2), torch.stack([torch.eye(3), space, time, time @ space]))
-    return (
-        Toy("so2", "p.q, det(p, q)", _complex_product, Group(so(2)), tokens=2),
-        Toy("o2", "log(1 + x^2 + y^2)", lambda x: x.square().sum(-1).log1p(), orthogonal(2)),
-        Toy("so3", "p.q, det(p, q, r) + |r|", _turning, Group(so(3)), tokens=3),
-        Toy("o3", "exp(-(x^2 + y^2 + z^2) / 2)", lambda x: (-x.square().sum(-1) / 2).exp(), orthogonal(3)),
-        Toy("scaling", "2 x / r + x y / r^2", _direction, Group(scaling(2))),
-        Toy("shear", "y of p and of q, det(p, q)", heights_and_area, Group(shear(2)), tokens=2),
-        Toy("sl2", "det(p, q)", area, Group(sl(2)), tokens=2),
-        Toy("so12", "x^2 + y^2 - t^2", lambda x: interval(x, 1), o12),
-        Toy("xyz", "x y z", lambda x: x.prod(-1), Group(_diagonal_torus(), _even_monomials())),
-    )
-
-
-def _arctan(x: Tensor) -> Tensor:
-    return torch.atan((x[:, 1] + 0.1) / x[:, 0])
-
-
-def _complex_product(x: Tensor) -> Tensor:
-    return torch.stack([(x[:, 0] * x[:, 1]).sum(-1), area(x)], dim=-1)
-
-
-def heights_and_area(x: Tensor) -> Tensor:
-    """Second coordinates of two tokens and their determinant: what a shear leaves, `(N, 2, 2)` to `(N, 3)`."""
-    return torch.stack([x[:, 0, 1], x[:, 1, 1], area(x)], dim=-1)
+def _cube() -> Group:
+    """What leaves the weighted sum of |x_i| alone: the group of the cube, in units of the weights."""
+    unit, even = torch.tensor(_WEIGHTS, dtype=torch.float64), signed_permutations()
+    return Group(trivial(3), torch.cat([even, -even]) * unit / unit[:, None])
 
 
 def _cubic(x: Tensor) -> Tensor:
@@ -140,38 +79,3 @@ def _cubic(x: Tensor) -> Tensor:
 def _third_power(x: Tensor) -> Tensor:
     u, v = x.unbind(-1)
     return torch.stack([u**3 - 3 * u * v * v, 3 * u * u * v - v**3], dim=-1)
-
-
-def _turning(x: Tensor) -> Tensor:
-    p, q, r = x.unbind(1)
-    return torch.stack([(p * q).sum(-1), (torch.linalg.cross(p, q) * r).sum(-1) + r.norm(dim=-1)], dim=-1)
-
-
-def _direction(x: Tensor) -> Tensor:
-    u, v = (x / x.norm(dim=-1, keepdim=True)).unbind(-1)
-    return 2 * u + u * v
-
-
-def _signs(n: int) -> Tensor:
-    """All diagonal matrices of signs, the identity first, with shape `(2^n, n, n)`."""
-    return torch.cartesian_prod(*[torch.tensor([1.0, -1.0])] * n).reshape(-1, n).diag_embed()
-
-
-def _weighted_permutations(weights: tuple[float, ...]) -> Tensor:
-    """What leaves the weighted sum of |x_i| alone: signed permutations in units of the weights, identity first."""
-    n, unit = len(weights), torch.tensor(weights, dtype=torch.float64)
-    orders = torch.stack([torch.eye(n, dtype=torch.float64)[list(order)] for order in permutations(range(n))])
-    signed = (orders[:, None] @ _signs(n).double()[None]).flatten(0, 1)
-    return signed * unit / unit[:, None]
-
-
-def _diagonal_torus() -> Tensor:
-    return torch.tensor([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]).diag_embed()
-
-
-def _even_monomials() -> Tensor:
-    """Permutations of three axes times an even number of signs, the identity first, `(24, 3, 3)`."""
-    signs = _signs(3)
-    signs = signs[torch.linalg.det(signs) > 0]
-    orders = torch.stack([torch.eye(3)[list(order)] for order in permutations(range(3))])
-    return (orders[:, None] @ signs[None]).flatten(0, 1)

@@ -25,7 +25,8 @@ from atlasd.runtime.text import did_you_mean
 from atlasd.studies.config import SearchConfig, asking, option
 from atlasd.studies.record import Extras
 from atlasd.studies.searches import coset_search, gradient_search
-from atlasd.studies.toys.functions import Toy, toy, toys
+from atlasd.studies.toys.functions import toy, toys
+from atlasd.studies.zoo.system import System
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +86,13 @@ def run(config: ToyConfig, seed: int, progress: Progress) -> tuple[Discovery, Ex
     return found, Extras(metrics)
 
 
-def discover_toy(chosen: Toy, config: FunctionConfig, seed: int, progress: Progress) -> Discovery:
+def discover_toy(chosen: System, config: FunctionConfig, seed: int, progress: Progress) -> Discovery:
     """Draws inputs and asks for the symmetry of the function, or of a predictor fitted to its values."""
     x = chosen.sample(config.samples, stream(seed, "toy", chosen.name))
     options = {"search": config.make_search(), "cosets": config.make_cosets(), **asking(config, seed, progress)}
     if config.predictor == "oracle":
         return discover(x, function=chosen.function, **options)
+    assert chosen.function is not None
     with torch.no_grad():
         y = chosen.function(x)
     return discover(x, y, predictor=MLPPredictor(), **options)

@@ -181,113 +181,76 @@ def field_systems() -> tuple[System, ...]:
         >>> {system.name: system.truth.dimension for system in field_systems()}["hessian_determinant"]
         3
     """
-    return (*_diffusion(), *_filters(), *_transport(), *_nonlinear(), *_oriented())
+    return (*_linear(), *_nonlinear_and_oriented())
 
 
 def _system(
     name: str,
     truth: LieAlgebra,
     function: Function,
+    note: str = "",
     *,
     sizes: tuple[float, ...] = (1.0,),
     components: Tensor | None = None,
     action: Action | None = None,
-    note: str = "",
 ) -> System:
+    components = signs("++", "+-") if components is None else components
     return System(
-        name=name,
-        truth=truth,
-        components=signs("++", "+-") if components is None else components,
-        function=function,
-        sample=wave_sampler(*sizes),
-        probe=wave_sampler(*sizes, size=PROBE),
-        atlas=field_atlas(),
-        action=action,
-        note=note,
-    )
+        name=name, truth=truth, components=components, function=function, sample=wave_sampler(*sizes),
+        probe=wave_sampler(*sizes, size=PROBE), atlas=field_atlas(), action=action, note=note,
+    )  # fmt: skip
 
 
-def _diffusion() -> tuple[System, ...]:
+def _linear() -> tuple[System, ...]:
+    """Diffusion, filters and transport."""
     variances = (3.0, 0.75)
     rows, columns = (Stencil.gaussian(v) for v in variances)
     ellipse = so(2).adjoint(torch.tensor(variances).sqrt().diag())
-    return (
-        _system("heat", so(2), lambda u: blur(u, 2.0), note="heat flow for a short time"),
-        _system(
-            "anisotropic_heat",
-            ellipse,
-            lambda u: apply(rows, columns, u),
-            note="four times as fast along rows' index: an ellipse in place of the circle",
-        ),
-        _system(
-            "reaction_diffusion",
-            so(2),
-            lambda u: blur(u, 2.5) + 0.5 * (u - u**3),
-            note="its reaction is pointwise and commutes with everything",
-        ),
-        _system("wave", so(2), _wave_step, sizes=(1.0, 0.2), note="displacement and speed: two channels"),
-    )
-
-
-def _filters() -> tuple[System, ...]:
-    return (
-        _system("laplacian", so(2), lambda u: 20 * laplacian(u)),
-        _system("blur", so(2), lambda u: blur(u, 3.0)),
-        _system("sharpen", so(2), lambda u: u + 3 * (u - blur(u, 2.0)), note="mostly pointwise"),
-    )
-
-
-def _transport() -> tuple[System, ...]:
     # g must leave the wind as it is: A c = 0.
     across = torch.tensor([-_WIND[1], _WIND[0]])
     still = LieAlgebra(torch.stack([torch.eye(2)[:, [i]] * across for i in range(2)]))
     way = (across / across.norm()).double()
     flipped = torch.cat([alone(2), alone(2) - 2 * torch.outer(way, way)])
-    rows, columns = (Stencil.shift(-c) for c in _WIND)
+    down, right = (Stencil.shift(-c) for c in _WIND)
     return (
+        _system("heat", so(2), lambda u: blur(u, 2.0), "heat flow for a short time"),
         _system(
-            "advection",
-            still,
-            lambda u: apply(rows, columns, u),
-            components=flipped,
-            note="a shift by the wind c: A c = 0",
+            "anisotropic_heat", ellipse, lambda u: apply(rows, columns, u),
+            "four times as fast along rows' index: an ellipse in place of the circle",
         ),
         _system(
-            "directional_derivative",
-            still,
-            lambda u: 2 * slope(u, _WIND),
-            components=flipped,
-            note="c.grad u: A c = 0",
+            "reaction_diffusion", so(2), lambda u: blur(u, 2.5) + 0.5 * (u - u**3),
+            "its reaction is pointwise and commutes with everything",
         ),
-    )
+        _system("wave", so(2), _wave_step, "displacement and speed: two channels", sizes=(1.0, 0.2)),
+        _system("laplacian", so(2), lambda u: 20 * laplacian(u)),
+        _system("blur", so(2), lambda u: blur(u, 3.0)),
+        _system("sharpen", so(2), lambda u: u + 3 * (u - blur(u, 2.0)), "mostly pointwise"),
+        _system(
+            "advection", still, lambda u: apply(down, right, u), "a shift by the wind c: A c = 0", components=flipped
+        ),
+        _system(
+            "directional_derivative", still, lambda u: 2 * slope(u, _WIND), "c.grad u: A c = 0", components=flipped
+        ),
+    )  # fmt: skip
 
 
-def _nonlinear() -> tuple[System, ...]:
+def _nonlinear_and_oriented() -> tuple[System, ...]:
+    """Products of derivatives, and channels that transform as vectors."""
     return (
         _system("gradient_magnitude", so(2), lambda u: 20 * _steepness(u)),
-        _system("hessian_determinant", sl(2), _curvature, note="unimodular maps, not only rotations"),
-    )
-
-
-def _oriented() -> tuple[System, ...]:
-    return (
+        _system("hessian_determinant", sl(2), _curvature, "unimodular maps, not only rotations"),
         _system(
-            "gradient",
-            so(2),
-            lambda u: 5 * torch.cat([slope(u, (1, 0)), slope(u, (0, 1))], dim=1),
-            action=GridAction(rho_out=lambda g: g),
-            note="two output channels that rotate as a vector",
+            "gradient", so(2), lambda u: 5 * torch.cat([slope(u, (1, 0)), slope(u, (0, 1))], dim=1),
+            "two output channels that rotate as a vector", action=GridAction(rho_out=lambda g: g),
         ),
         _system(
-            "curl",
-            so(2).sum(scaling(2)),
-            lambda u: 5 * (slope(u[:, 1:], (1, 0)) - slope(u[:, :1], (0, 1))),
-            sizes=(1.0, 1.0),
+            "curl", so(2).sum(scaling(2)), lambda u: 5 * (slope(u[:, 1:], (1, 0)) - slope(u[:, :1], (0, 1))),
+            "two input channels that rotate as a vector; lengths cancel between vector and derivative",
+            sizes=(1.0, 1.0), action=GridAction(rho_in=lambda g: g),
             components=alone(2),  # a mirror changes its sign
-            action=GridAction(rho_in=lambda g: g),
-            note="two input channels that rotate as a vector; lengths cancel between vector and derivative",
         ),
-    )
+    )  # fmt: skip
 
 
 def _wave_step(x: Tensor, step: float = 3.0) -> Tensor:

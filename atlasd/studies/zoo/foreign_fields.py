@@ -178,7 +178,7 @@ def _few_heat_fields(generator: torch.Generator) -> tuple[System, ...]:
         atlas=heat_atlas("three"),
         samples=60,
         oracle=False,
-        whole=True,
+        undivided=True,
         note=f"60 {'separable' if separable else 'isotropic'} fields",
     )
 

@@ -7,6 +7,7 @@ __all__ = ["broken", "foreign_vectors", "oblique_frame"]
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,11 +15,11 @@ from torch import Tensor
 from atlasd.algebra.known import lorentz, so, trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.runtime.random import stream
-from atlasd.studies.toys.functions import interval
 from atlasd.studies.zoo.kepler import kepler_systems
 from atlasd.studies.zoo.negatives import ripples
 from atlasd.studies.zoo.strength import standard_root
-from atlasd.studies.zoo.system import Function, Sampler, System, conjugated, signs
+from atlasd.studies.zoo.system import Function, Sampler, System, conjugated, signs, vector_system
+from atlasd.studies.zoo.vector_systems import interval
 
 
 def foreign_vectors(seed: int) -> tuple[System, ...]:
@@ -103,25 +104,17 @@ def broken(system: System, strength: float, generator: torch.Generator) -> Syste
         term = strength * size.to(x) / height.to(x) * ripple(x)
         return symmetric(x) + (term if many else term[:, 0])
 
-    return system.without_group(
-        name=f"{system.name}_control",
-        function=function,
-        strength=strength,
-        note=f"{system.name} with a generic term of {strength:g} of its size",
-    )
+    note = f"{system.name} with a generic term of {strength:g} of its size"
+    return system.without_group(name=f"{system.name}_control", function=function, strength=strength, note=note)
 
 
-def _framed_norm(name: str, frame: Tensor, generator: torch.Generator, **fields: object) -> tuple[System, System]:
+def _framed_norm(name: str, frame: Tensor, generator: torch.Generator, **fields: Any) -> tuple[System, System]:
     """A function of the norm in another basis, O(n) up to conjugation, and its control."""
     n = len(frame)
-    system = System(
-        name=name,
-        truth=so(n).adjoint(frame),
-        components=conjugated(_mirror(n), frame),
-        sample=_normal(n, frame=frame),
-        function=_framed(_bell, frame),
-        **fields,  # type: ignore[arg-type]
-    )
+    system = vector_system(
+        name, so(n).adjoint(frame), _framed(_bell, frame), _normal(n, frame=frame),
+        components=conjugated(_mirror(n), frame), **fields,
+    )  # fmt: skip
     return system, broken(system, 1.5, generator)
 
 
@@ -136,15 +129,10 @@ def _sets(name: str, tokens: int, samples: int, generator: torch.Generator) -> t
 
         return _framed(of, frame)
 
-    system = System(
-        name=name,
-        truth=so(3).adjoint(frame),
-        sample=_normal(tokens, 3, frame=frame),
-        function=function(share),
-        samples=samples,
-        oracle=False,
+    system = vector_system(
+        name, so(3).adjoint(frame), function(share), _normal(tokens, 3, frame=frame), samples=samples, oracle=False,
         note="the square of a sum and a determinant: rotations, no mirror",
-    )
+    )  # fmt: skip
     both = signs("+++", "---")
     control = replace(system, name=f"{name}_control", components=both, function=function(0.0), note="no determinant")
     return system, control
@@ -169,16 +157,8 @@ def _thin_cone(generator: torch.Generator) -> tuple[System, ...]:
         # One sine alone would have a mirror of its own.
         return function(x) + 0.7 * width * ((2 * eta + phase).sin() + (3 * eta).sin())
 
-    system = System(
-        name="thin_cone",
-        truth=so(1, 1),
-        components=signs("++", "+-", "-+", "--"),
-        sample=sample,
-        function=function,
-        samples=1000,
-        fitted=False,
-        note=f"masses within {100 * width:.0f} %: boosts, no scaling",
-    )
+    note = f"masses within {100 * width:.0f} %: boosts, no scaling"
+    system = vector_system("thin_cone", so(1, 1), function, sample, "++ +- -+ --", note, samples=1000, fitted=False)
     control = replace(
         system, name="thin_cone_control", truth=trivial(2), components=signs("++", "--"), function=uneven,
         note="the rapidity enters, too",
@@ -193,16 +173,11 @@ def _one_column(generator: torch.Generator) -> tuple[System, ...]:
     free = torch.einsum("ai,bj->abij", rest, torch.eye(3, dtype=torch.float64)).flatten(0, 1)
     flip = torch.eye(3, dtype=torch.float64) - 2 * torch.outer(rest[0], rest[0])
     rotation = torch.outer(rest[0], rest[1]) - torch.outer(rest[1], rest[0])
-    system = System(
-        name="one_column",
-        truth=LieAlgebra(free),
+    system = vector_system(
+        "one_column", LieAlgebra(free), lambda x: x @ way.to(x), _normal(3), samples=1000, undivided=True,
         components=torch.stack([torch.eye(3, dtype=torch.float64), flip]),
-        sample=_normal(3),
-        function=lambda x: x @ way.to(x),
-        samples=1000,
-        whole=True,
         note="a linear function: six directions leave it as it is",
-    )
+    )  # fmt: skip
     control = replace(
         system, name="one_column_control", truth=LieAlgebra(rotation[None]),
         function=lambda x: torch.stack([x @ way.to(x), _bell(x)], dim=-1), note="and the norm: rotations about it",
@@ -219,15 +194,10 @@ def _mixed_units(generator: torch.Generator) -> tuple[System, ...]:
 def _few_samples(generator: torch.Generator) -> tuple[System, ...]:
     n = 2 + int(torch.randint(2, (), generator=generator))
     samples = round(_between(20, 160, generator))
-    system = System(
-        name="few_samples",
-        truth=so(n),
-        components=_mirror(n),
-        sample=_normal(n),
-        function=lambda x: x.square().sum(-1),
-        samples=samples,
+    system = vector_system(
+        "few_samples", so(n), lambda x: x.square().sum(-1), _normal(n), components=_mirror(n), samples=samples,
         note=f"a square of {n} coordinates, {samples} samples",
-    )
+    )  # fmt: skip
     return system, broken(system, 1.5, generator)
 
 
@@ -254,16 +224,11 @@ def _muons(generator: torch.Generator) -> tuple[System, ...]:
         energy = (space.square().sum(-1, keepdim=True) + 0.106**2).sqrt()
         return torch.cat([energy, space], dim=-1)
 
-    system = System(
-        name="muons",
-        truth=so(1, 3),
-        components=lorentz(4).cosets,
-        sample=sample,
-        function=lambda x: (-interval(x.sum(1), 1) / 400).asinh(),
+    system = vector_system(
+        "muons", so(1, 3), lambda x: (-interval(x.sum(1), 1) / 400).asinh(), sample, note="the mass of two muons",
+        components=lorentz(4).cosets, samples=4000,
         unreached=(2, 3),  # time reversal leads off the forward cone
-        samples=4000,
-        note="the mass of two muons",
-    )
+    )  # fmt: skip
     return system, broken(system, 1.5, generator)
 
 
@@ -275,14 +240,9 @@ def _heavy_tails(generator: torch.Generator) -> tuple[System, ...]:
         z, w = (torch.randn(samples, k, generator=generator) for k in (n, degrees))
         return z / w.square().mean(-1, keepdim=True).sqrt()
 
-    system = System(
-        name="heavy_tails",
-        truth=so(n),
-        components=_mirror(n),
-        sample=sample,
-        function=lambda x: x.norm(dim=-1),
-        samples=1000,
-        note=f"Student's t with {degrees} degrees of freedom",
+    note = f"Student's t with {degrees} degrees of freedom"
+    system = vector_system(
+        "heavy_tails", so(n), lambda x: x.norm(dim=-1), sample, note=note, components=_mirror(n), samples=1000
     )
     return system, broken(system, 1.5, generator)
 
@@ -290,14 +250,10 @@ def _heavy_tails(generator: torch.Generator) -> tuple[System, ...]:
 def _small_channel(generator: torch.Generator) -> tuple[System, ...]:
     """Two outputs; the second is a hundred times smaller and breaks everything."""
     ripple = ripples(torch.randn(2048, 2, generator=generator), 1, generator)
-    system = System(
-        name="small_channel",
-        truth=trivial(2),
-        sample=_normal(2),
-        function=lambda x: torch.stack([_bell(x), 0.01 * ripple(x)[:, 0]], dim=-1),
-        samples=2000,
-        note="the second output is small and broken",
-    )
+    system = vector_system(
+        "small_channel", trivial(2), lambda x: torch.stack([_bell(x), 0.01 * ripple(x)[:, 0]], dim=-1), _normal(2),
+        note="the second output is small and broken", samples=2000,
+    )  # fmt: skip
     control = replace(
         system, name="small_channel_control", truth=so(2), components=_mirror(2),
         function=lambda x: torch.stack([_bell(x), 0.01 * (-x.square().sum(-1)).exp()], dim=-1),

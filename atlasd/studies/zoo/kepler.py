@@ -14,7 +14,7 @@ from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.geometry.actions import VectorAction
 from atlasd.studies.zoo.negatives import ripples
-from atlasd.studies.zoo.system import System, alone
+from atlasd.studies.zoo.system import System, alone, vector_system
 
 _STEPS = 12
 
@@ -64,16 +64,10 @@ def kepler_step(x: Tensor, time: float = 0.5, force: tuple[float, float] = (0.0,
 def kepler_systems(generator: torch.Generator) -> tuple[System, ...]:
     """State to next state, the same without a word on how targets transform, and the energy; with controls."""
     both, mirrors = _paired()
-    step = System(
-        name="kepler_step",
-        truth=both,
-        components=torch.cat([alone(4), mirrors[2:]]),
-        sample=kepler_states,
-        function=kepler_step,
-        action=VectorAction(rho_out=lambda g: g),
-        samples=2000,
-        note="state to next state",
-    )
+    step = vector_system(
+        "kepler_step", both, kepler_step, kepler_states, note="state to next state", samples=2000,
+        components=torch.cat([alone(4), mirrors[2:]]), action=VectorAction(rho_out=lambda g: g),
+    )  # fmt: skip
     angle = 2 * math.pi * float(torch.rand((), generator=generator))
     force = (0.4 * math.cos(angle), 0.4 * math.sin(angle))
     way = torch.tensor([-math.sin(angle), math.cos(angle)], dtype=torch.float64)
@@ -106,24 +100,23 @@ def _paired() -> tuple[LieAlgebra, Tensor]:
     )
 
 
+def _energy(x: Tensor) -> Tensor:
+    return x[:, 2:].square().sum(-1) / 2 - 1 / x[:, :2].norm(dim=-1)
+
+
 def _energies(generator: torch.Generator) -> tuple[System, System]:
     rotation, still = so(2).basis[0], torch.zeros(2, 2, dtype=torch.float64)
     apart = LieAlgebra(torch.stack([torch.block_diag(rotation, still), torch.block_diag(still, rotation)]))
     _, mirrors = _paired()
     ripple = ripples(kepler_states(2048, generator), 1, generator)
-    energy = System(
-        name="kepler_energy",
-        truth=apart,
-        components=torch.cat([alone(4), mirrors]),
-        sample=kepler_states,
-        function=lambda x: x[:, 2:].square().sum(-1) / 2 - 1 / x[:, :2].norm(dim=-1),
-        samples=2000,
+    energy = vector_system(
+        "kepler_energy", apart, _energy, kepler_states, samples=2000, components=torch.cat([alone(4), mirrors]),
         note="the energy of a state: rotations of q and of p, each alone",
-    )
+    )  # fmt: skip
     # The energy of these orbits spreads by 0.1.
     control = energy.without_group(
         name="kepler_energy_control",
-        function=lambda x: x[:, 2:].square().sum(-1) / 2 - 1 / x[:, :2].norm(dim=-1) + 0.02 * ripple(x)[:, 0],
+        function=lambda x: _energy(x) + 0.02 * ripple(x)[:, 0],
         note="the energy and a generic term",
     )
     return energy, control

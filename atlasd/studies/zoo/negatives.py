@@ -8,6 +8,7 @@ import cmath
 import math
 from collections.abc import Iterable
 from itertools import combinations_with_replacement
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,12 +64,8 @@ def _break_vector(system: System, strength: float) -> System:
         term = strength * ripple(x) / height.to(x)
         return symmetric(x) / size.to(x) + (term if many else term[:, 0])
 
-    return system.without_group(
-        name=name,
-        function=function,
-        strength=strength,
-        note=f"{system.name} with a generic term of {strength:g} of its size",
-    )
+    note = f"{system.name} with a generic term of {strength:g} of its size"
+    return system.without_group(name=name, function=function, strength=strength, note=note)
 
 
 def ripples(x: Tensor, outputs: int, generator: torch.Generator) -> Function:
@@ -95,12 +92,8 @@ def _break_field(system: System, strength: float) -> System:
     def function(x: Tensor) -> Tensor:
         return symmetric(x) + strength * size.to(x) / height.to(x) * lopsided(x, outputs)
 
-    return system.without_group(
-        name=name,
-        function=function,
-        strength=strength,
-        note=f"{system.name} with an oblique operator of {strength:g} of its size",
-    )
+    note = f"{system.name} with an oblique operator of {strength:g} of its size"
+    return system.without_group(name=name, function=function, strength=strength, note=note)
 
 
 def lopsided(x: Tensor, outputs: int, *, rotation: float = 0.0, apart: float = 0.6) -> Tensor:
@@ -152,12 +145,9 @@ def _uneven(system: System, strength: float) -> System:
         ones = torch.ones(1, 1, 1, dtype=u.dtype)
         return y * (1 + strength * math.sqrt(2.0) * plane_waves(wave, ones, ones, u.shape[-1]))
 
+    note = "a gain that depends on the position, which a predictor with shared weights cannot represent"
     return system.without_group(
-        name=f"{system.name}_uneven",
-        function=function,
-        strength=strength,
-        fitted=False,
-        note="a gain that depends on the position, which a predictor with shared weights cannot represent",
+        name=f"{system.name}_uneven", function=function, strength=strength, fitted=False, note=note
     )
 
 
@@ -169,32 +159,15 @@ def _shuffled(system: System) -> System:
     def labels(x: Tensor, generator: torch.Generator) -> Tensor:
         return exact(x)[torch.randperm(len(x), generator=generator)]
 
-    return system.without_group(
-        name=f"{system.name}_shuffled",
-        function=None,
-        labels=labels,
-        oracle=False,
-        note=f"{system.name} with labels in random order",
-    )
+    note = f"{system.name} with labels in random order"
+    return system.without_group(name=f"{system.name}_shuffled", function=None, labels=labels, oracle=False, note=note)
 
 
 def _vector_negatives() -> tuple[System, ...]:
     return (
         *(_vector(f"cubic{n}", n, _cubic(n), note="a generic cubic polynomial") for n in (2, 3, 4)),
-        _vector(
-            "threefold",
-            2,
-            lambda x: (x[:, 0] ** 3 - 3 * x[:, 0] * x[:, 1].square()) / 3,
-            components=dihedral(3).cosets,
-            note="finite symmetry only: D3",
-        ),
-        _vector(
-            "fourfold",
-            2,
-            lambda x: (x.pow(4).sum(-1) / 4).log1p(),
-            components=dihedral(4).cosets,
-            note="finite symmetry only: D4",
-        ),
+        _vector("threefold", 2, _threefold, components=dihedral(3).cosets, note="finite symmetry only: D3"),
+        _vector("fourfold", 2, _fourfold, components=dihedral(4).cosets, note="finite symmetry only: D4"),
         _vector("random_network", 3, _network(3), note="a network that was never trained"),
         _vector("coordinates", 3, lambda x: x.clone(), note="the vector itself, compared as if it were invariant"),
         _vector("constant_vector", 3, lambda x: 0 * x[:, 0] + 1.0, note="nothing to test"),
@@ -204,24 +177,26 @@ def _vector_negatives() -> tuple[System, ...]:
 
 
 def _vector(
-    name: str,
-    n: int,
-    function: Function | None,
-    *,
-    components: Tensor | None = None,
-    outputs: tuple[int, ...] = (),
-    note: str = "",
+    name: str, n: int, function: Function | None, *, note: str, outputs: tuple[int, ...] = (), **more: Any
 ) -> System:
     return System(
         name=name,
         truth=trivial(n),
-        components=components,
         sample=lambda samples, generator: torch.randn(samples, n, generator=generator),
         function=function,
         labels=None if function else lambda x, generator: torch.randn(len(x), *outputs, generator=generator),
         oracle=function is not None,
         note=note,
+        **more,
     )
+
+
+def _threefold(x: Tensor) -> Tensor:
+    return (x[:, 0] ** 3 - 3 * x[:, 0] * x[:, 1].square()) / 3
+
+
+def _fourfold(x: Tensor) -> Tensor:
+    return (x.pow(4).sum(-1) / 4).log1p()
 
 
 def _cubic(n: int) -> Function:

@@ -162,7 +162,7 @@ def _repeated(group: Group, claims: Claims, system: System) -> int:
     Elements of a continuous group that is not claimed itself count only where the system says so: a half-turn may
     well be shown where rotations by other angles are not.
     """
-    if group.dimension != system.truth.dimension and not system.whole:
+    if group.dimension != system.truth.dimension and not system.undivided:
         return 0
     inside = [c for c in claims.components if c >= 0]
     return len(inside) - len(set(inside))

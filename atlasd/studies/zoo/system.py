@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Function", "Sampler", "System", "alone", "conjugated", "signed_permutations", "signs"]
+__all__ = ["Function", "Sampler", "System", "alone", "conjugated", "signed_permutations", "signs", "vector_system"]
 
 import math
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from atlasd.algebra.group import Group
 from atlasd.algebra.known import trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
@@ -44,7 +45,7 @@ class System:
         samples: Number of samples to learn from; that of the zoo by default.
         noise: Noise in the labels, relative to the spread of each output.
         angle: Degrees by which a found direction may be off.
-        whole: Whether elements of a continuous group, claimed one by one in place of the group, are false.
+        undivided: Whether it is false to claim single elements of a continuous group in place of the group.
         oracle: Whether asking the exact map makes sense.
         fitted: Whether asking a predictor fitted to `data` makes sense.
         note: What is special about it.
@@ -75,7 +76,7 @@ class System:
     samples: int | None = None
     noise: float = 0.0
     angle: float = 10.0
-    whole: bool = False
+    undivided: bool = False
     oracle: bool = True
     fitted: bool = True
     note: str = ""
@@ -98,6 +99,11 @@ class System:
         """One element per component of the true group, with shape `(m, n, n)`."""
         assert self.components is not None
         return self.components
+
+    @property
+    def group(self) -> Group:
+        """The true group."""
+        return Group(self.truth, self.elements)
 
     def without_group(self, **changes: Any) -> System:
         """A variant that has no symmetry left, with other changes."""
@@ -133,6 +139,15 @@ class System:
         # Fields have one spread per channel, vectors one per output.
         spread = y.std((0, *range(2, y.ndim)), keepdim=True)
         return x, y + size * spread * torch.randn(y.shape, generator=generator, dtype=y.dtype)
+
+
+def vector_system(
+    name: str, truth: LieAlgebra, function: Function, sample: Sampler, parts: str = "", note: str = "", **more: Any
+) -> System:
+    """A system with an exact map; `parts` are the signs of diagonal matrices, one for every component."""
+    if parts:
+        more["components"] = signs(*parts.split())
+    return System(name=name, truth=truth, function=function, sample=sample, note=note, **more)
 
 
 def alone(n: int) -> Tensor:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["vector_systems"]
+__all__ = ["area", "interval", "vector_systems"]
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +12,7 @@ from torch import Tensor
 from atlasd.algebra.known import borel, heisenberg, scaling, shear, sl, so, sp
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.geometry.actions import VectorAction
-from atlasd.studies.toys.functions import area, heights_and_area, interval
-from atlasd.studies.zoo.system import Function, Sampler, System, conjugated, signed_permutations, signs
+from atlasd.studies.zoo.system import Sampler, System, conjugated, signed_permutations, signs, vector_system
 
 
 def vector_systems() -> tuple[System, ...]:
@@ -24,199 +22,114 @@ def vector_systems() -> tuple[System, ...]:
         >>> {system.name: system.truth.dimension for system in vector_systems()}["so13"]
         6
     """
-    return (
-        *_rotations(),
-        *_forms(),
-        *_scalings(),
-        *_triangular(),
-        *_galilei(),
-        *_products(),
-        *_cubics(),
-        *_equivariant(),
-    )
-
-
-def _system(name: str, truth: LieAlgebra, function: Function, sample: Sampler, **more: Any) -> System:
-    return System(name=name, truth=truth, function=function, sample=sample, **more)
-
-
-def _rotations() -> tuple[System, ...]:
-    return (
-        _system("so2", so(2), _turn_pair, _normal(2, 2), note="p.q, det(p, q) and |p|: reflections are broken"),
-        _system(
-            "o2",
-            so(2),
-            lambda x: x.square().sum(-1).log1p(),
-            _normal(2),
-            components=signs("++", "+-"),
-            note="a function of the norm",
-        ),
-        _system(
-            "so3",
-            so(3),
-            _inner_products,
-            _normal(2, 3),
-            components=signs("+++", "---"),
-            note="all inner products of two vectors",
-        ),
-        _system(
-            "o3",
-            so(3),
-            lambda x: (-x.square().sum(-1) / 4).exp(),
-            _normal(3),
-            components=signs("+++", "---"),
-            note="a Gaussian bell",
-        ),
-        *(
-            _system(
-                name,
-                so(n).adjoint(_stretch(n)),
-                lambda x: _unstretched(x).square().sum(-1).log1p(),
-                _stretched(n),
-                components=conjugated(mirrors, _stretch(n)),
-                note=f"so({n}) in other coordinates",
-            )
-            for name, n, mirrors in (("ellipse", 2, signs("++", "+-")), ("ellipsoid", 3, signs("+++", "---")))
-        ),
-    )
+    return (*_forms(), *_scalings_and_boosts(), *_products_and_cubics(), *_equivariant())
 
 
 def _forms() -> tuple[System, ...]:
+    """Functions of a quadratic or of a symplectic form."""
     return (
-        _system(
-            "so12",
-            so(1, 2),
-            lambda x: (interval(x, 1) / 2).tanh(),
-            _normal(3),
-            components=signs("+++", "+-+", "-++", "--+"),
-        ),
-        _system(
-            "so22",
-            so(2, 2),
-            lambda x: (interval(x, 2) / 3).tanh(),
-            _normal(4),
-            components=signs("++++", "-+++", "++-+", "-+-+"),
-        ),
-        _system(
-            "so13",
-            so(1, 3),
-            _log_mass,
-            _momenta,
-            components=signs("++++", "+---", "-+++", "----"),
+        vector_system("so2", so(2), _turn_pair, _normal(2, 2), note="p.q, det(p, q) and |p|: reflections are broken"),
+        vector_system("o2", so(2), _norm, _normal(2), "++ +-", "a function of the norm"),
+        vector_system("so3", so(3), _inner_products, _normal(2, 3), "+++ ---", "all inner products of two vectors"),
+        vector_system("o3", so(3), lambda x: (-x.square().sum(-1) / 4).exp(), _normal(3), "+++ ---", "a Gaussian bell"),
+        _ellipsoid("ellipse", 2, signs("++", "+-")),
+        _ellipsoid("ellipsoid", 3, signs("+++", "---")),
+        vector_system("so12", so(1, 2), lambda x: (interval(x, 1) / 2).tanh(), _normal(3), "+++ +-+ -++ --+"),
+        vector_system("so22", so(2, 2), lambda x: (interval(x, 2) / 3).tanh(), _normal(4), "++++ -+++ ++-+ -+-+"),
+        vector_system(
+            "so13", so(1, 3), _log_mass, _momenta, "++++ +--- -+++ ----", "logarithm of the mass of two momenta",
             unreached=(2, 3),  # time reversal leads off the forward cone
-            note="logarithm of the invariant mass of two momenta",
         ),
-        _system("sl2", sl(2), lambda x: area(x).asinh(), _normal(2, 2)),
-        _system("sp4", sp(4), _symplectic, _normal(2, 4), note="the symplectic form of two vectors"),
-    )
+        vector_system("sl2", sl(2), lambda x: area(x).asinh(), _normal(2, 2)),
+        vector_system("sp4", sp(4), _symplectic, _normal(2, 4), note="the symplectic form of two vectors"),
+    )  # fmt: skip
 
 
-def _scalings() -> tuple[System, ...]:
-    return (
-        _system("scaling2", scaling(2), _direction, _shell(2), note="a function of the angle alone"),
-        _system("scaling3", scaling(3), _direction, _shell(3), note="two functions on the sphere"),
-    )
+def _ellipsoid(name: str, n: int, mirrors: Tensor) -> System:
+    frame = _stretch(n)
+    return vector_system(
+        name, so(n).adjoint(frame), lambda x: _norm(_unstretched(x)), _stretched(n),
+        note=f"so({n}) in other coordinates", components=conjugated(mirrors, frame),
+    )  # fmt: skip
 
 
-def _triangular() -> tuple[System, ...]:
+def _scalings_and_boosts() -> tuple[System, ...]:
+    """Groups that keep no form."""
     upper = torch.tensor([[[1.0, 0.0], [0.0, -1.0]], [[0.0, 1.0], [0.0, 0.0]]])
-    return (
-        _system("shear", shear(2), heights_and_area, _normal(2, 2), note="not closed under transpose"),
-        _system("borel", borel(2), _flag, _triangles, note="ratios of second coordinates and of areas"),
-        _system("axis", LieAlgebra(upper), _weighted_flag, _pairs, note="upper triangular and trace-free"),
-        _system("heisenberg", heisenberg(), _nested_determinants, _normal(3, 3)),
-    )
-
-
-def _galilei() -> tuple[System, ...]:
-    boost = torch.zeros(1, 2, 2)
-    boost[0, 1, 0] = 1.0
+    boost = torch.tensor([[[0.0, 0.0], [1.0, 0.0]]])
     boosts = torch.zeros(3, 3, 3)
     boosts[0, 1, 0] = boosts[1, 2, 0] = 1.0
     boosts[2, 1:, 1:] = so(2).basis[0]
+    plane = "(t, x, y): two boosts and a rotation"
     return (
-        _system("galilei11", LieAlgebra(boost), _relative_speed, _events(1), note="(t, x): x -> x + v t"),
-        _system(
-            "galilei12",
-            LieAlgebra(boosts),
-            _relative_speed,
-            _events(2),
-            components=signs("+++", "++-"),
-            note="(t, x, y): two boosts and a rotation",
-        ),
+        vector_system("scaling2", scaling(2), _direction, _shell(2), note="a function of the angle alone"),
+        vector_system("scaling3", scaling(3), _direction, _shell(3), note="two functions on the sphere"),
+        vector_system("shear", shear(2), _heights_and_area, _normal(2, 2), note="not closed under transpose"),
+        vector_system("borel", borel(2), _flag, _triangles, note="ratios of second coordinates and of areas"),
+        vector_system("axis", LieAlgebra(upper), _weighted_flag, _pairs, note="upper triangular and trace-free"),
+        vector_system("heisenberg", heisenberg(), _nested_determinants, _normal(3, 3)),
+        vector_system("galilei11", LieAlgebra(boost), _relative_speed, _events(1), note="(t, x): x -> x + v t"),
+        vector_system("galilei12", LieAlgebra(boosts), _relative_speed, _events(2), "+++ ++-", plane),
     )
 
 
-def _products() -> tuple[System, ...]:
-    turns = torch.zeros(2, 4, 4)
-    turns[0, :2, :2] = turns[1, 2:, 2:] = so(2).basis[0]
-    return (
-        _system(
-            "so2_so2",
-            LieAlgebra(turns),
-            _two_norms,
-            _normal(4),
-            components=signs("++++", "+-++", "+++-", "+-+-"),
-            note="rotations in each of two planes",
-        ),
-        _system(
-            "so2_scaling",
-            so(2).sum(scaling(2)),
-            _complex_ratio,
-            _shell(2, tokens=2),
-            note="the ratio of two complex numbers",
-        ),
-    )
-
-
-def _cubics() -> tuple[System, ...]:
+def _products_and_cubics() -> tuple[System, ...]:
+    """Direct products, and functions of third order."""
+    planes = torch.zeros(2, 4, 4)
+    planes[0, :2, :2] = planes[1, 2:, 2:] = so(2).basis[0]
     torus = torch.tensor([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]).diag_embed()
-    axis = torch.full((3, 3), 1 / 3)
     cross = torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
+    line = LieAlgebra(torch.stack([cross, torch.ones(3, 3) - torch.eye(3)]))
+    similar = so(2).sum(scaling(2))
+    swap = torch.eye(3, dtype=torch.float64)[torch.tensor([[0, 1, 2], [1, 0, 2]])]
     return (
-        _system(
-            "xyz",
-            LieAlgebra(torus),
-            lambda x: x.prod(-1).asinh(),
-            _normal(3),
-            components=signed_permutations(),
-            note="diagonal and trace-free",
+        vector_system(
+            "so2_so2", LieAlgebra(planes), _two_norms, _normal(4), "++++ +-++ +++- +-+-", "rotations in two planes"
         ),
-        _system(
-            "circulant",
-            LieAlgebra(torch.stack([cross, 3 * axis - torch.eye(3)])),
-            lambda x: _circulant(x).asinh(),
-            _normal(3),
-            components=torch.eye(3, dtype=torch.float64)[torch.tensor([[0, 1, 2], [1, 0, 2]])],
+        vector_system(
+            "so2_scaling", similar, _complex_ratio, _shell(2, tokens=2), note="the ratio of two complex numbers"
+        ),
+        vector_system(
+            "xyz", LieAlgebra(torus), lambda x: x.prod(-1).asinh(), _normal(3), note="diagonal and trace-free",
+            components=signed_permutations(),
+        ),
+        vector_system(
+            "circulant", line, lambda x: _circulant(x).asinh(), _normal(3), components=swap,
             note="x^3 + y^3 + z^3 - 3 x y z: a line times a circle",
         ),
-    )
+    )  # fmt: skip
 
 
 def _equivariant() -> tuple[System, ...]:
+    """Outputs that transform as the inputs do."""
     vectors = VectorAction(rho_out=lambda g: g)
+    note = "outputs rotate with the input"
     return (
-        *(
-            _system(
-                f"central{n}",
-                so(n),
-                _central_force,
-                _normal(n),
-                components=mirrors,
-                action=vectors,
-                note="outputs rotate with the input",
-            )
-            for n, mirrors in ((2, signs("++", "+-")), (3, signs("+++", "---")))
-        ),
-        _system(
-            "cross",
-            so(3),
-            lambda x: torch.linalg.cross(x[:, 0], x[:, 1]),
-            _normal(2, 3),
-            action=vectors,
+        vector_system("central2", so(2), _central_force, _normal(2), "++ +-", note, action=vectors),
+        vector_system("central3", so(3), _central_force, _normal(3), "+++ ---", note, action=vectors),
+        vector_system(
+            "cross", so(3), lambda x: torch.linalg.cross(x[:, 0], x[:, 1]), _normal(2, 3), action=vectors,
             note="the vector product: rotations, no mirrors",
         ),
-    )
+    )  # fmt: skip
+
+
+def area(x: Tensor) -> Tensor:
+    """Determinant of the first two of tokens `(N, P, 2)`, with shape `(N,)`."""
+    return x[:, 0, 0] * x[:, 1, 1] - x[:, 0, 1] * x[:, 1, 0]
+
+
+def interval(x: Tensor, minus: int) -> Tensor:
+    """Square of vectors `(*, n)` in the metric with -1 for the first `minus` axes, with shape `(*,)`."""
+    return x[..., minus:].square().sum(-1) - x[..., :minus].square().sum(-1)
+
+
+def _heights_and_area(x: Tensor) -> Tensor:
+    return torch.stack([x[:, 0, 1], x[:, 1, 1], area(x)], dim=-1)
+
+
+def _norm(x: Tensor) -> Tensor:
+    return x.square().sum(-1).log1p()
 
 
 def _normal(*shape: int) -> Sampler:
@@ -342,7 +255,7 @@ def _relative_speed(x: Tensor) -> Tensor:
 
 
 def _two_norms(x: Tensor) -> Tensor:
-    return torch.stack([x[:, :2].square().sum(-1).log1p(), x[:, 2:].square().sum(-1).log1p()], dim=-1)
+    return torch.stack([_norm(x[:, :2]), _norm(x[:, 2:])], dim=-1)
 
 
 def _complex_ratio(x: Tensor) -> Tensor:

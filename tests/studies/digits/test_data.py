@@ -114,3 +114,9 @@ def test_files_that_are_not_there_are_asked_for(monkeypatch, tmp_path):
         digits.load_mnist("test")
     assert asked == ["t10k-images-idx3-ubyte.gz"]
     assert {name for pair in digits.FILES.values() for name in pair} == {f.name for f in find_data("mnist").files}
+
+
+def test_an_idx_file_of_a_hundred_axes_is_refused(tmp_path):
+    (tmp_path / "d.gz").write_bytes(gzip.compress(bytes([0, 0, 8, 100]) + b"\0\0\0\1" * 100 + b"x"))
+    with pytest.raises(DataError, match="must be a complete gzipped idx file"):
+        read_idx(tmp_path / "d.gz")

@@ -13,7 +13,6 @@ from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import keeping, resuming
 from atlasd.studies.config import configure, parse_settings
-from atlasd.studies.digits import data as digits
 from atlasd.studies.digits import downstream
 from atlasd.studies.digits.pixel_networks import Plan, digit_accuracy, fit_pixels, pixel_network
 from atlasd.studies.networks import weight_count
@@ -23,15 +22,13 @@ SMALL = Plan(channels=(1, 8, 8, 3), dilated=(2,), halve=True, epochs=2, batch=4,
 
 
 @pytest.fixture
-def strokes(monkeypatch):
+def strokes(in_place_of_mnist):
     """Bars and rings in place of MNIST, so that nothing has to be fetched."""
     images = torch.zeros(20, 28, 28, dtype=torch.uint8)
     images[::2, 6:22, 12:16] = 255
     images[1::2, 8:20, 8:20] = 255
     images[1::2, 12:16, 12:16] = 0
-    pair = (images, torch.arange(20) % 2)
-    monkeypatch.setattr(digits, "load_mnist", lambda split: pair)
-    return pair
+    in_place_of_mnist(images, torch.arange(20) % 2)
 
 
 @pytest.mark.parametrize(("group", "kind"), [(None, "trivial"), (C4, "trivial"), (C4, "regular"), (SO2, "circle(1)")])

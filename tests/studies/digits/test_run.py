@@ -20,10 +20,9 @@ from atlasd.studies.digits import run as sphere_mnist
 
 
 @pytest.fixture
-def asked(monkeypatch, recorded):
+def asked(in_place_of_mnist, recorded):
     """What `discover` was called with, on digits that are not MNIST."""
-    images = torch.randint(256, (5, 28, 28), generator=stream(0)).to(torch.uint8), torch.arange(5).to(torch.uint8)
-    monkeypatch.setattr(data, "load_mnist", lambda split: images)
+    in_place_of_mnist(torch.randint(256, (5, 28, 28), generator=stream(0)), torch.arange(5))
     return recorded(sphere_mnist)
 
 

@@ -19,7 +19,7 @@ def test_velocities_in_a_table(tmp_path):
     config = OwnConfig(file=file, input="x,y", target="dx,dy", flow=True)
     found, extras = run(config, 0, Silent())
     assert found.group.name.startswith("SO(2)") and extras.metrics["conserved"] == []
-    assert config.words("own", 0)[-1] == "--flow"
+    assert config.command("own", 0)[-1] == "--flow"
 
 
 def test_rows_one_after_the_other(tmp_path):

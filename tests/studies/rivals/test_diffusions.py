@@ -5,8 +5,7 @@ import torch
 
 from atlasd.geometry.monomials import Monomials
 from atlasd.studies.rivals import compare_diffusions as task
-from atlasd.studies.rivals.determining import Determining, Library
-from atlasd.studies.rivals.diffusion_law import Law, Paths, fit_law
+from atlasd.studies.rivals.diffusion_law import Determining, Law, Library, Paths, fit_law
 from atlasd.studies.rivals.measures import angle_of_fields
 from atlasd.studies.rivals.null_space import FixedThreshold
 

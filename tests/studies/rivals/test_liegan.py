@@ -73,7 +73,7 @@ def test_same_seed_same_answer():
     "kind, whole, largest", [("normal", False, None), ("uniform", False, 2.0), ("integers", True, 2.0)]
 )
 def test_coefficients(kind, whole, largest):
-    w = LieGAN(generators=3, coefficients=kind, spread=2.0).game(1).draw(4000, stream(0, "w"))
+    w = LieGAN(generators=3, coefficients=kind, spread=2.0).draw(4000, stream(0, "w"))
     assert w.shape == (4000, 3) and abs(float(w.mean())) < 0.1
     assert bool((w == w.round()).all()) == whole
     if largest:
@@ -99,7 +99,7 @@ def test_a_discrete_subgroup():
 
 
 def test_every_element_has_positive_determinant():
-    game = LieGAN(generators=2, spread=3.0).game(1)
+    game = LieGAN(generators=2, spread=3.0)
     w = game.draw(500, stream(0, "w")).double()
     basis = torch.randn(2, 3, 3, generator=stream(0, "basis"), dtype=torch.float64)
     assert bool((torch.linalg.det(torch.matrix_exp(torch.einsum("bk,kij->bij", w, basis))) > 0).all())

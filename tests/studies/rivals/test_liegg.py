@@ -18,7 +18,6 @@ from atlasd.studies.rivals.liegg import LieGG
 from atlasd.studies.rivals.polarization import (
     dense_spectrum,
     field_rows,
-    image_rows,
     slopes,
     streamed_spectrum,
     vector_rows,
@@ -102,22 +101,6 @@ def test_streamed_and_dense_agree():
     one = LieGG(dense=True).find(problem(x, lambda p: p.norm(dim=-1)), seed=0, progress=Silent())
     other = LieGG(batch=7).find(problem(x, lambda p: p.norm(dim=-1)), seed=0, progress=Silent())
     assert LieAlgebra(one.basis).distance(LieAlgebra(other.basis)) < 1e-6
-
-
-def test_images():
-    x = wave_images(60)
-    p = pixel_grid((25, 25), dtype=torch.float64)
-    ring = (-(p.norm(dim=-1) - 5).square() / 4).exp().reshape(25, 25)
-    bar = (-(p[:, 0] - 0.4 * p[:, 1]).square() / 9 - (p[:, 1] - 2).square() / 20).exp().reshape(25, 25)
-
-    def weighed(weight):
-        return lambda z: torch.stack([(z[:, 0] * weight).sum((-1, -2)), (z[:, 0] ** 2 * weight).sum((-1, -2))], dim=-1)
-
-    found = dense_spectrum([image_rows(weighed(ring), x, order=8)], 2)
-    assert float(found.values[0]) < 0.01 * float(found.values[1])
-    assert degrees(LieAlgebra(found.directions[:1]), so(2)) < 0.5
-    broken = dense_spectrum([image_rows(weighed(bar), x, order=8)], 2)
-    assert float(broken.values[0]) > 0.02 * float(broken.values[-1])
 
 
 def test_heat_has_no_global_symmetry_beside_its_source():

@@ -5,7 +5,7 @@ import torch
 
 from atlasd.errors import InputError
 from atlasd.geometry.monomials import Monomials
-from atlasd.studies.rivals import compare_affine, compare_cubic
+from atlasd.studies.rivals.compare_shaw import affine_field, affine_task, cubic_field, cubic_task, fields_at
 from atlasd.studies.rivals.flow_systems import SYSTEMS, defects, flow_task, true_generators
 from atlasd.studies.rivals.measures import angle_of_fields
 from atlasd.studies.rivals.null_space import FixedThreshold, RankTest, Spectrum, solve_spectrum
@@ -17,17 +17,17 @@ rules = pytest.mark.parametrize("rule", RULES, ids=["threshold", "rank"])
 
 @rules
 def test_a_rotated_ellipse_is_found_exactly(rule):
-    x, y = compare_affine.affine_task(300, seed=1)
+    x, y = affine_task(300, seed=1)
     found = VectorFields(library=1, rule=rule).find(x, y)
-    assert angle_of_fields(compare_affine.affine_fields(x, found), compare_affine.true_field(x)) < 1e-6
+    assert angle_of_fields(fields_at(x, found), affine_field(x)) < 1e-6
 
 
 @rules
 def test_a_field_of_degree_two_is_found_exactly(rule):
-    x, y = compare_cubic.cubic_task(300, seed=1)
+    x, y = cubic_task(300, seed=1)
     found = VectorFields(library=2, rule=rule).find(x, y)
     fields = torch.einsum("kim,bm->kbi", found, Monomials(2, 2)(x))
-    assert angle_of_fields(fields, compare_cubic.true_field(x)) < 1e-6
+    assert angle_of_fields(fields, cubic_field(x)) < 1e-6
 
 
 @rules
@@ -36,7 +36,7 @@ def test_flows_with_little_noise(rule, name):
     x, y = flow_task(name, 400, 0.01, seed=3)
     found = VectorFields(library=1, equivariant=True, degree=4, rule=rule).find(x, y)
     truth = homogeneous_to_fields(true_generators(name))
-    fields = [compare_affine.affine_fields(x, f) for f in (found, truth)]
+    fields = [fields_at(x, f) for f in (found, truth)]
     assert angle_of_fields(*fields) < 2
 
 

@@ -159,7 +159,7 @@ def test_components_form_a_group(system):
     inverse = torch.linalg.inv(root)
     group = Group(system.truth.adjoint(inverse), inverse @ system.components @ root)
     assert (group.cayley >= 0).all()
-    assert all(len(row.unique()) == group.order for row in group.cayley)
+    assert all(len(row.unique()) == group.components for row in group.cayley)
 
 
 @over(s for s in FOREIGN if s.name.endswith("_control") and s.strength)
