@@ -24,10 +24,11 @@ from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.cosets import CosetSearch, Proposed
-from atlasd.discovery.decide import APART, EXACT, Finding, approximate, exact_class
+from atlasd.discovery.decide import Finding, approximate, exact_class
 from atlasd.discovery.result import Direction, Verdict
 from atlasd.discovery.search import Found
 from atlasd.discovery.verdict import Court
+from atlasd.limits import APART, EXACT
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
