@@ -55,8 +55,10 @@ def catalogue(n: int) -> tuple[Entry, ...]:
         found[name] = LieAlgebra(basis)
     eye = torch.eye(n, dtype=torch.float64)
     for name, algebra in list(found.items()):
-        # These two are there already, as borel(2) and gl(n).
-        if not algebra.contains(eye) and (name, n) != ("affine(1)", 2) and name != f"sl({n})":
+        # These two are there already, as borel(2) and gl(n); of two blocks that are scaled, one may be any of them.
+        there = (name, n) == ("affine(1)", 2) or name == f"sl({n})" or "+scaling" in name
+        there = there or any(name == f"scaling({m})" for m in range(n // 2 + 1, n))
+        if not algebra.contains(eye) and not there:
             found[name + "+R"] = LieAlgebra(torch.cat([algebra.basis, eye[None]]))
     return tuple(Entry(name, algebra, int((orbit_rates(algebra) > 1e-8).sum())) for name, algebra in found.items())
 
@@ -70,6 +72,11 @@ def _blocks(n: int) -> list[tuple[str, Tensor]]:
         found.append((f"gl({m})", known.gl(m).basis))
     if n >= 3:
         found.append(("heisenberg", known.heisenberg().basis))
+        found += [(f"scaling({m})", known.scaling(m).basis) for m in range(1, n)]
+    for name, basis in metrics:
+        m = basis.shape[-1]
+        if m < n:
+            found.append((f"{name}+scaling({m})", torch.cat([basis, known.scaling(m).basis])))
     if n >= 4:
         found += [("sp(4)", known.sp(4).basis), ("u(2)", known.u(2).basis), ("su(2)", known.su(2).basis)]
         found.append(("u(1)", _complex_structure()))

@@ -32,6 +32,7 @@ _CONNECTED = {
     "su": "SU",
     "euclidean": "SE",
     "affine": "Aff+",
+    "scaling": "R+",
 }
 # What a second component of negative determinant makes of it.
 _DOUBLED = {"so": "O", "sl": "SL+-", "gl": "GL", "euclidean": "E", "affine": "Aff"}
@@ -80,6 +81,9 @@ def name_group(group: Group, algebra_name: str) -> tuple[str, Evidence]:
         return f"unknown ({algebra_name}, {count_components(group.components)}, not closed)", evidence
     if group.components == 1:
         return _connected_name(algebra_name), evidence
+    if algebra_name.startswith("scaling") and "+" not in algebra_name:
+        # What normalises a scaling commutes with it, and no finite group acts on it otherwise: the product is direct.
+        return f"{group.component_group}x{_connected_name(algebra_name)}", evidence
     full_name, more = _several_name(group, algebra_name)
     return full_name or f"{algebra_name}, {count_components(group.components)}", evidence | more
 

@@ -47,6 +47,7 @@ class Settled:
         dropped: Findings of the others.
         notes: What a reader should know.
         noise: Error of a generator, relative to its size, within which the data agree with the one that gives the name.
+        named: Generators of the algebra with a name that the data agree with, `(k, n, n)`; `None` where there is none.
     """
 
     matrices: Tensor
@@ -54,6 +55,7 @@ class Settled:
     dropped: list[Finding]
     notes: tuple[str, ...] = field(default=())
     noise: float = 0.03
+    named: Tensor | None = None
 
 
 def promising(court: Court, found: Found) -> Iterator[tuple[Tensor, tuple[str, ...]]]:
@@ -203,7 +205,8 @@ def exact_first(
         if APART * worst < least:
             others = [*generators.dropped, *(approximate(f) for f in kept)]
             return Settled(generators.matrices[:0], [], others, generators.notes), alone
-    return generators, discrete(LieAlgebra(generators.matrices))
+    # An error of a generator takes away what its algebra has in common with others: equal stretches become unequal.
+    return generators, discrete(LieAlgebra(generators.matrices if generators.named is None else generators.named))
 
 
 def describe_extent(a: Tensor, extent: float) -> str:

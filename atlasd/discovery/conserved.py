@@ -16,7 +16,7 @@ from torch.nn import functional
 from atlasd.algebra.basis import standard_form
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
-from atlasd.geometry.monomials import Monomials, write_sum
+from atlasd.geometry.monomials import LEAST, Monomials, write_sum
 from atlasd.limits import APART
 from atlasd.prediction.crossfit import cross_fit
 from atlasd.prediction.predictor import PredictorSpec
@@ -40,7 +40,8 @@ class Conserved:
     """A function that is constant along the flow.
 
     Arguments:
-        formula: How it is written; a constant may be added to it, and it may be multiplied.
+        formula: How it is written, without terms that are as small as what is not known of it; a constant may be added
+            to it, and it may be multiplied.
         coefficients: Of the functions of the library, `(m,)`.
         names: Of the functions of the library.
         strength: Change along the flow, as a share of the change along unrelated velocities.
@@ -101,7 +102,7 @@ def find_conserved(
     spanned = x.new_zeros(len(x), 0, n)
     for d in range(1, max(degree, 1) + 1):
         library = _Library(n, d if degree else 0, dict(functions))
-        gradients, frame = library.independent(x)
+        gradients, frame, sizes = library.independent(x)
         # What a library of this size holds for flows that have nothing to do with the states is no discovery.
         chance = [min(j.strength for j in _judge(gradients, v, v, halves)) for v in elsewhere]
         limit = min(tolerance, sorted(chance)[len(chance) // 2] / APART)
@@ -115,7 +116,7 @@ def find_conserved(
             more = torch.cat([spanned, slope / slope.norm(dim=-1, keepdim=True).clamp_min(1e-300)], dim=1)
             if _rank(more) > rank:
                 spanned, rank = more, rank + 1
-                found.append(library.describe(frame @ direction, *worst))
+                found.append(library.describe(frame @ direction, sizes, *worst))
     size = f"functions of degree up to {degree}" if degree else "the given functions"
     if functions and degree:
         size += " with the given ones"
@@ -186,8 +187,8 @@ class _Library:
         monomials = Monomials(self.n, self.degree, least=1).names() if self.degree else []
         return [*monomials, *self.functions]
 
-    def independent(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients `(N, r, n)` of combinations that differ on the data, and the combinations `(m, r)`."""
+    def independent(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients `(N, r, n)` of combinations that differ on the data, those `(m, r)`, and sizes of gradients."""
         parts = [Monomials(self.n, self.degree, least=1).gradients(x)] if self.degree else []
         parts += [_gradient(name, f, x)[:, None] for name, f in self.functions.items()]
         rows = torch.cat(parts, dim=1)  # (N, m, n)
@@ -196,17 +197,19 @@ class _Library:
         values, vectors = torch.linalg.eigh(gram)
         keep = values > _BLIND * values.max()
         frame = vectors[:, keep] / values[keep].sqrt() / size[:, None]
-        return torch.einsum("bmi,mr->bri", rows, frame), frame
+        return torch.einsum("bmi,mr->bri", rows, frame), frame, size
 
     def forces(self, x: Tensor) -> Tensor:
         """What velocities of states `(N, n)` may be made of, `(N, k)`: monomials, and derivatives of the functions."""
         slopes = [_gradient(name, f, x) for name, f in self.functions.items()]
         return torch.cat([Monomials(self.n, max(self.degree, 1))(x), *slopes], dim=1)
 
-    def describe(self, coefficients: Tensor, strength: float, upper: float) -> Conserved:
+    def describe(self, coefficients: Tensor, sizes: Tensor, strength: float, upper: float) -> Conserved:
         """The function in words, its largest coefficient 1."""
         c = coefficients / coefficients[coefficients.abs().argmax()]
-        return Conserved(write_sum(c.tolist(), self.names), c, tuple(self.names), strength, upper)
+        felt = (c * sizes).abs()
+        shown = torch.where(felt >= max(upper, LEAST) * felt.max(), c, 0.0)
+        return Conserved(write_sum(shown.tolist(), self.names, least=0.0), c, tuple(self.names), strength, upper)
 
 
 def _gradient(name: str, function: Function, x: Tensor) -> Tensor:

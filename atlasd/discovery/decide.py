@@ -25,12 +25,14 @@ class Finding:
         element: The transformation that decided, `(n, n)`.
         charts: Strength on every chart, `(K,)`.
         unfelt: Whether nothing in the data feels it.
+        gap: Whether data cover the largest size that was judged and not smaller ones.
     """
 
     direction: Direction
     element: Tensor
     charts: Tensor
     unfelt: bool = False
+    gap: bool = False
 
     @property
     def passed(self) -> bool:

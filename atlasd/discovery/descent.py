@@ -27,6 +27,9 @@ _HOPELESS = 0.3
 """Relative residual beyond which no further generator is looked for."""
 _UNLIKE = 0.02
 """How much an input that is unlike the data counts, beside one that is like them."""
+_STRAIGHT = 0.8
+"""Share of what a straight line promises above which the next step is longer; a parabola gives half."""
+_ITERATIONS = 12
 _DISTINCT = math.cos(math.radians(25))
 
 
@@ -162,11 +165,11 @@ class FieldSearch:
         for k in values.argsort().tolist():
             if len(chosen) < 2 and all(abs(float(mixes[k] @ mixes[c])) < _DISTINCT for c in chosen):
                 chosen.append(k)
-        rough = [self._descend(self.coarse, trials[k], span, _COARSE, 6) for k in chosen]
+        rough = [self._descend(self.coarse, trials[k], span, _COARSE, _ITERATIONS) for k in chosen]
         a, error = min(rough, key=lambda pair: pair[1])
         if error > 2 * _HOPELESS:
             return a, error
-        return self._descend(self.fine, a, span, _FINE, 6)
+        return self._descend(self.fine, a, span, _FINE, _ITERATIONS)
 
     def _descend(
         self, residual: Residual, start: Tensor, span: Tensor, sizes: tuple[float, ...], iterations: int
@@ -182,11 +185,16 @@ class FieldSearch:
         # A map says most about transformed inputs that are like the data.
         covered = residual.losses(_elements(matrix(c)[None], sizes).flatten(0, 2)).covered + _UNLIKE  # (T, B, K)
         shares = covered / covered.sum(0)
-        damping = 1e-3
-        tangent = torch.linalg.svd(c[None])[2][1:]  # the scale of a generator is fixed
-        norm = float(torch.linalg.matrix_norm((c @ frame).reshape(n, n), ord=2))
-        near = _elements(matrix(c)[None], sizes, (tangent @ frame).reshape(1, -1, n, n) / norm)
-        here = model(residual, near, shares=shares)
+
+        def at(coefficients: Tensor) -> tuple[Model, Tensor]:
+            """The model there, and the directions along which it is one."""
+            tangent = torch.linalg.svd(coefficients[None])[2][1:]  # the scale of a generator is fixed
+            norm = torch.linalg.matrix_norm((coefficients @ frame).reshape(n, n), ord=2)
+            along = (tangent @ frame).reshape(1, -1, n, n) / norm
+            return model(residual, _elements(matrix(coefficients)[None], sizes, along), shares=shares), tangent
+
+        damping, stretch = 1e-3, 1.0
+        here, tangent = at(c)
         value = float(here.pooled(self.weights)[0])
         for _ in range(iterations if len(span) > 1 else 0):
             level = here.error[0] + _FLOOR
@@ -197,22 +205,22 @@ class FieldSearch:
             moved = False
             for _ in range(4):
                 step = -torch.linalg.solve(curve + damping * size * torch.eye(len(slope), dtype=torch.float64), slope)
-                step = step * (0.5 / step.norm().clamp_min(0.5))
                 if float(-(slope @ step) - 0.5 * step @ curve @ step) < _ENOUGH:
                     break
+                step = stretch * step
+                step = step * (0.5 / step.norm().clamp_min(0.5))
                 trial = c + step @ tangent
                 trial = trial / trial.norm()
-                axes = torch.linalg.svd(trial[None])[2][1:]
-                norm = float(torch.linalg.matrix_norm((trial @ frame).reshape(n, n), ord=2))
-                near = _elements(matrix(trial)[None], sizes, (axes @ frame).reshape(1, -1, n, n) / norm)
-                there = model(residual, near, shares=shares)
+                there, axes = at(trial)
                 new = float(there.pooled(self.weights)[0])
                 if new < value:
                     moved = value - new > _ENOUGH
+                    # Edges of classes make residuals that fall in proportion, far beyond what their slopes promise.
+                    stretch = 4 * stretch if value - new > -_STRAIGHT * float(slope @ step) else 1.0
                     c, value, here, tangent = trial, new, there, axes
                     damping = max(0.2 * damping, 1e-8)
                     break
-                damping = min(8 * damping, 1e6)
+                damping, stretch = (damping, 1.0) if stretch > 1 else (min(8 * damping, 1e6), 1.0)
             if not moved:
                 break
         return matrix(c), math.exp(value)
@@ -230,8 +238,8 @@ class FieldSearch:
             if not bool(bad.any()) or 2 * int(((self.weights > 0) & ~bad).sum()) < len(self.weights):
                 break
             self.weights = torch.where(bad, 0.0, self.weights)
-            a, error = self._descend(self.coarse, trials[best], span, _COARSE, 6)
-            a, error = self._descend(self.fine, a, span, _FINE, 6)
+            a, error = self._descend(self.coarse, trials[best], span, _COARSE, _ITERATIONS)
+            a, error = self._descend(self.fine, a, span, _FINE, _ITERATIONS)
         return a, error
 
     def _apart(self, a: Tensor, span: Tensor, iterations: int = 4) -> Tensor:

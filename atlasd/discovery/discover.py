@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["discover", "discover_cosets", "discover_generators"]
 
 import math
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import asdict, is_dataclass, replace
@@ -26,7 +27,16 @@ from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
 from atlasd.discovery.search import Search
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.discovery.targets import Question, Targets, at_first, check_targets, questions, say_time, set_aside
+from atlasd.discovery.targets import (
+    Question,
+    Targets,
+    at_first,
+    check_targets,
+    questions,
+    say_rest,
+    say_time,
+    set_aside,
+)
 from atlasd.discovery.translations import more_with_translations
 from atlasd.discovery.trial import Clock, Trial, leading, taken
 from atlasd.discovery.vector_fields import discover_fields
@@ -180,7 +190,7 @@ def _attempt(
         say_time([posed[i] for i in order if not set_aside(least[i], least[order[0]], confirmed=False)], shown)
     tried: dict[int, Trial] = {}
     skipped: list[tuple[Question, str]] = []
-    for i in order:
+    for place, i in enumerate(order):
         confirmed = any(t.generators.kept for t in tried.values())
         why = set_aside(least[i], least[order[0]], confirmed=confirmed)
         why = why or ("the budget of time was used up" if tried and clock.over else "")
@@ -188,7 +198,11 @@ def _attempt(
             skipped.append((asked[i], why))
         else:
             # A symmetry of some charts is no answer beside one of all.
+            started = time.perf_counter()
             tried[i] = Trial(asked[i], posed[i], search, tolerance, seed, shown, clock, some=not confirmed)
+            confirmed = confirmed or bool(tried[i].generators.kept)
+            rest = [j for j in order[place + 1 :] if not set_aside(least[j], least[order[0]], confirmed=confirmed)]
+            say_rest(time.perf_counter() - started, len(rest), problem.is_field, shown)
     trials = [tried[i] for i in sorted(tried)]
     if len(trials) > 1:
         shown.say("; ".join(f"targets as {t.question.words}: {t.brief}" for t in trials))

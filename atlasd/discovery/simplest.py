@@ -43,5 +43,5 @@ def consistent(court: Court, settled: Settled) -> Settled:
             degrees = math.degrees(math.asin(min(apart, 1.0)))
             note = f"consistent with an exact {found.name}, {degrees:.1f} degrees from what was measured"
             notes = (*settled.notes, note) if degrees >= 0.05 else settled.notes
-            return replace(settled, notes=notes, noise=noise)
+            return replace(settled, notes=notes, noise=noise, named=basis)
     return settled

@@ -152,7 +152,8 @@ def at_finite_size(problem: Problem, basis: Tensor, span: Tensor) -> Tensor:
             if not float(error) < best:
                 break
             best, a = float(error), here
-            step = torch.linalg.solve(curve + damping * curve.diagonal().mean() * eye, slope)
+            # Where data cover no transformed sample, nothing is known and nothing is changed.
+            step = torch.linalg.solve(curve + damping * curve.diagonal().mean().clamp_min(1e-300) * eye, slope)
             here = a - torch.einsum("s,sij->ij", step * (0.3 / step.norm().clamp_min(0.3)), span)
         refined.append(a[0])
     return torch.stack(refined)

@@ -11,6 +11,7 @@ __all__ = [
     "at_first_sight",
     "check_targets",
     "questions",
+    "say_rest",
     "say_time",
     "set_aside",
 ]
@@ -41,6 +42,8 @@ _OPEN = 0.1
 """A residual at first order, as a ratio of squares, up to which every question stays open."""
 _LOOKS = 110
 """First looks at a map of fields that an answer takes: 80 to 150 on all kinds of maps that were measured."""
+_DISCRETE = 0.2, 2.0
+"""What the discrete part and all after it take, in units of one question, for fields and for vectors."""
 _WORTH_SAYING = 5.0
 """Seconds from which on the time left is said."""
 
@@ -141,9 +144,24 @@ def say_time(posed: Sequence[Problem], shown: Progress) -> None:
         started = time.perf_counter()
         at_first_sight(posed[0])
         seconds.append(time.perf_counter() - started)
-    left = _LOOKS * len(posed) * min(seconds)
-    if left > _WORTH_SAYING:
-        shown.say(f"about {left:.0f} s left, by a first look at the map")
+    _say_left(_LOOKS * len(posed) * min(seconds), "by a first look at the map", shown)
+
+
+def say_rest(seconds: float, questions: int, is_field: bool, shown: Progress) -> None:
+    """Says how long the rest may take, from the time that one question took.
+
+    Arguments:
+        seconds: That time.
+        questions: Questions that are still to be asked.
+        is_field: Whether inputs are fields: for them the discrete part is quick.
+        shown: Progress display.
+    """
+    _say_left((questions + (_DISCRETE[0] if is_field else _DISCRETE[1])) * seconds, "by the search before", shown)
+
+
+def _say_left(seconds: float, why: str, shown: Progress) -> None:
+    if seconds > _WORTH_SAYING:
+        shown.say(f"about {seconds:.0f} s left, {why}")
 
 
 def at_first(problem: Problem, posed: Sequence[Problem]) -> list[float]:

@@ -28,6 +28,12 @@ T = TypeVar("T")
 TESTABLE = 1e-3
 """Share of the targets' spread below which nothing is left to be tested: rounding."""
 
+_GAP = (
+    "data cover large steps and not the smaller ones between: a law with a finite group of these large steps alone, "
+    "such as the quarter turns of a square, would give the same data"
+)
+"""Waves along two axes are taken to such waves by quarter turns alone, and on them every such law is a rotation's."""
+
 _ASKED = 6
 """Charts whose own generators are tried on the others."""
 
@@ -99,6 +105,8 @@ class Trial:
         if some and self.testable and isinstance(search, SpectralSearch) and not self.generators.kept:
             self._of_some_charts(search)
         self.generators = self._ask("simplest", lambda: consistent(self.court, self.generators))
+        if any(f.gap for f in self.generators.kept):
+            self.generators = replace(self.generators, notes=(*self.generators.notes, _GAP))
         clock("verdict")
         self.proposal: CosetCandidates | None = None
         self.elements = Settled(torch.eye(problem.size, dtype=torch.float64)[None], [], [])

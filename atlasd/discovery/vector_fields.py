@@ -45,15 +45,17 @@ class FieldDiscovery(Discovery):
     Arguments:
         fields: Coefficients of the monomials in every component of every field, `(k, n, m)`.
         degree: Highest degree of the monomials.
+        sizes: How large each term is on the data with coefficient 1, `(n, m)`; small ones are not written.
     """
 
     fields: Tensor = field(default_factory=lambda: torch.zeros(0, 1, 1))
     degree: int = 1
+    sizes: Tensor | None = None
 
     @property
     def formulas(self) -> list[str]:
         """The fields as a scientist writes them, such as `2 y d/dx + 3 x^2 d/dy`."""
-        return [write_field(one, self.degree) for one in self.fields]
+        return [write_field(one, self.degree, sizes=self.sizes) for one in self.fields]
 
     @property
     def headline(self) -> str:
@@ -131,6 +133,7 @@ def discover_fields(
         config={"action": {"kind": "PolynomialAction", "degree": action.degree}, "tolerance": tolerance},
         fields=fields,
         degree=action.degree,
+        sizes=_sizes(problem, action),
     )
 
 

@@ -110,7 +110,7 @@ class Court:
             return []
         trials = self._of_elements(elements)
         if basis is not None and len(basis) and self.residual.coverage is not None:
-            few = [i for i, trial in enumerate(trials) if trial.coverage < COVERED]
+            few = [i for i, trial in enumerate(trials) if trial.coverage < MOST]
             for i in few:
                 trials[i] = Measured.joined(self._of_elements(self._members(elements[i], basis)))
         groups = [[trial] for trial in trials]
@@ -167,13 +167,17 @@ class Court:
             if counting:
                 # Sizes count by how well data cover them: a chart has few samples.
                 excess = torch.stack([trial.excess.sum(0) for trial in counting]).sum(0)
-                scale = torch.stack([trial.scale.sum(0) for trial in counting]).sum(0)
-                holds = (scale > 0) & (excess <= self.tolerance**2 * scale)
+                most = torch.stack([self._most(trial) ** 2 * trial.scale.sum(0) for trial in counting]).sum(0)
+                holds = (most > 0) & (excess <= most)
                 best = best & holds if every else max(best, holds, key=lambda held: int(held.sum()))
         if len(self.problem.fold) < 2 * _FIELDS:
             # The samples are too few to choose with some and judge with others: those that chose do not judge.
             self.residual = Residual(self.problem, self.problem.pick(count), self.residual.coverage)
         return best
+
+    def _most(self, trial: Measured) -> float:
+        """The largest strength of a symmetry: within the tolerance, and clearly less than what any step would cost."""
+        return min(self.tolerance, MOST * trial.telling)
 
     def on(self, weights: Tensor) -> Court:
         """The same with other weights of the charts; data of the others say nothing about where data are."""
@@ -329,7 +333,8 @@ class Court:
             reach = f"data reach sizes up to {extent:.2g} only"
             reason = f"{reach}; over a quarter turn the breaking would be about {min(least, 1.0):.0%}"
             direction = replace(direction, decision="cannot tell", reason=reason)
-        return Finding(direction, trial.element, self._charts(trial))
+        gap = any(t.coverage < MOST and t.size < counting[-1].size for t in group)
+        return Finding(direction, trial.element, self._charts(trial), gap=gap)
 
     def _charts(self, trial: Measured) -> Tensor:
         """Strength on every chart, `(K,)`; where some were left out, on those as well."""

@@ -2,7 +2,7 @@ r"""Monomials: their values, their derivatives, and how they are written."""
 
 from __future__ import annotations
 
-__all__ = ["Monomials", "write_sum"]
+__all__ = ["LEAST", "Monomials", "write_sum"]
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from itertools import combinations_with_replacement
 import torch
 from torch import Tensor
 
+LEAST = 0.005
+"""Share of the largest term below which terms are not written."""
 _LETTERS = {1: "x", 2: "xy", 3: "xyz"}
 
 
@@ -83,7 +85,7 @@ def _write(term: tuple[int, ...], letters: Sequence[str]) -> str:
     return " ".join(parts) or "1"
 
 
-def write_sum(coefficients: Sequence[float], names: Sequence[str], least: float = 0.005) -> str:
+def write_sum(coefficients: Sequence[float], names: Sequence[str], least: float = LEAST) -> str:
     r"""A linear combination as a scientist writes it; terms below a share of the largest are left out.
 
     Example:

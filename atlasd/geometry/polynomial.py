@@ -12,7 +12,7 @@ from torch import Tensor
 
 from atlasd.errors import InputError
 from atlasd.geometry.actions import VectorAction
-from atlasd.geometry.monomials import Monomials, variables, write_sum
+from atlasd.geometry.monomials import LEAST, Monomials, variables, write_sum
 
 _STEPS = 16
 """Steps of the integration for a field that displaces by about the spread of the data."""
@@ -126,8 +126,14 @@ def change_coordinates(fields: Tensor, linear: Tensor, shift: Tensor, degree: in
     return found.mT.unflatten(0, (len(fields), n))
 
 
-def write_field(field: Tensor, degree: int, letters: Sequence[str] | None = None) -> str:
+def write_field(field: Tensor, degree: int, letters: Sequence[str] | None = None, sizes: Tensor | None = None) -> str:
     r"""A field `(n, m)` as a scientist writes it.
+
+    Arguments:
+        field: Coefficients of the monomials in every component.
+        degree: Highest degree of the monomials.
+        letters: Names of the components.
+        sizes: How large each term is with coefficient 1, `(n, m)`: small terms are left out.
 
     Example:
         >>> field = torch.zeros(2, 6)
@@ -138,10 +144,9 @@ def write_field(field: Tensor, degree: int, letters: Sequence[str] | None = None
     n = len(field)
     letters = letters or variables(n)
     names = Monomials(n, degree).names(letters)
-    least = 0.005 * float(field.abs().max())
+    felt = field.abs() if sizes is None else field.abs() * sizes
     parts = []
-    for row, letter in zip(field.tolist(), letters, strict=True):
-        kept = [c if abs(c) >= least else 0.0 for c in row]
+    for kept, letter in zip(torch.where(felt >= LEAST * felt.max(), field, 0.0).tolist(), letters, strict=True):
         if any(kept):
             text = write_sum(kept, names, least=0.0)
             text = f"({text})" if sum(map(bool, kept)) > 1 else {"1": "", "-1": "-"}.get(text, text)

@@ -50,7 +50,7 @@ TABLE = [
     ("SL+-(2)", "sl(2)", with_cosets(algebras.sl(2), diag(1, -1))),
     ("SO(2)xSO(2)", "so(2)+so(2)", Group(algebras.so(4).basis[[0, 5]])),
     ("R+", "scaling", Group(algebras.scaling(2))),
-    ("scaling, 2 components", "scaling", with_cosets(algebras.scaling(2), diag(-1, -1))),
+    ("C2xR+", "scaling", with_cosets(algebras.scaling(2), diag(-1, -1))),
     ("exp(shear)", "shear", Group(algebras.shear(2))),
     ("SE(2)", "euclidean(2)", Group(algebras.euclidean(2))),
     ("E(2)", "euclidean(2)", with_cosets(algebras.euclidean(2), diag(1, -1, 1))),

@@ -35,3 +35,11 @@ def test_a_flow_of_two_opposite_points(points):
 def test_nothing_where_nothing_is(points):
     wavy = points.square().sum(1) + torch.sin(2 * points[:, 0] + points[:, 1]) + points[:, 0]
     assert ad.discover(twice(points), wavy, cosets=False, progress=False).group.dimension == 0
+
+
+def test_centred_sets_which_no_translation_leaves_among_the_data():
+    x = torch.randn(120, 3, 2, generator=torch.Generator().manual_seed(0)).double()
+    x = x - x.mean(1, keepdim=True)
+    y = sum((x[:, i] - x[:, j]).square().sum(-1) for i in range(3) for j in range(i))
+    found = ad.discover(x, y, progress=False, cosets=False)
+    assert found.group.name == "SO(2)" and "translations" not in found.verdict.reason

@@ -5,9 +5,10 @@ import torch
 
 import atlasd as ad
 from atlasd.data.vector_channels import Mixing
-from atlasd.discovery.targets import _holds
+from atlasd.discovery.targets import _holds, say_rest
 from atlasd.errors import InputError
 from atlasd.geometry.stacked import Stacked, intertwiners
+from atlasd.runtime.progress import Silent
 
 
 def points(count=600, size=2, seed=0):
@@ -124,3 +125,16 @@ def test_a_generator_of_a_fitted_map_is_refined_at_finite_size():
     assert found.algebra.distance(ad.LieAlgebra(rotation)) < 0.01
     assert found.verdict.directions[0].lower < 0.02  # the truth is 0
     assert "the targets were taken as components of a vector" in found.verdict.reason
+
+
+def test_the_time_left_is_told_by_what_a_question_took():
+    said = []
+
+    class Listening(Silent):
+        def say(self, text):
+            said.append(text)
+
+    say_rest(10.0, 2, True, Listening())
+    say_rest(2.0, 0, True, Listening())  # hardly worth saying
+    say_rest(10.0, 0, False, Listening())
+    assert said == [f"about {n} s left, by the search before" for n in (22, 20)]

@@ -18,9 +18,11 @@ from atlasd.discovery.verdict import Court
 from atlasd.limits import CLEAR
 from atlasd.prediction.forms import FormPredictor
 from atlasd.prediction.moments import MomentNetwork, MomentPredictor
+from atlasd.prediction.stencil import StencilPredictor
 from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
+from atlasd.studies.heat.data import heat_atlas, heat_fields
 
 TURN = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
 MIRROR = torch.diag(torch.tensor([1.0, -1.0], dtype=torch.float64))
@@ -165,6 +167,23 @@ def test_a_breaking_that_is_clearly_there_is_called_approximate(lower: float, ap
     said = commuting("D3", [direction])
     assert ("approximately" in said) is approximately
     assert "10.0%" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("waves, name", [("isotropic", "D4"), ("separable", "O(2)")])
+def test_a_law_with_the_symmetry_of_a_square(waves, name):
+    """Fourth differences along both axes: told from a rotation's law where fields cover all angles.
+
+    On sums of a wave along each axis they are the same as those of the square of the Laplacian: the answer says so.
+    """
+    x = heat_fields(400, initial=waves, generator=torch.Generator().manual_seed(11))
+    k = torch.fft.fftfreq(128) * 128 * 2 * torch.pi
+    square = k[:, None].square() + k.square()
+    law = (k[:, None] ** 4 + k**4) / 16**4 * torch.exp(-square / 20**2)
+    y = torch.fft.ifft2(torch.fft.fft2(x) * law).real
+    found = ad.discover(x, y, atlas=heat_atlas("three"), predictor=StencilPredictor(), progress=False)
+    assert found.answer == name
+    assert ("quarter turns of a square" in found.verdict.reason) == (waves == "separable")
 
 
 @pytest.mark.parametrize("broken", [False, True])

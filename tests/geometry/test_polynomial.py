@@ -60,3 +60,11 @@ def test_bad_input():
         ad.PolynomialAction(degree=0)
     with pytest.raises(InputError, match="invariant"):
         ad.PolynomialAction(rho_out=lambda g: g)
+
+
+def test_terms_are_left_out_by_what_they_do():
+    field = torch.zeros(2, 6)
+    field[0, 2], field[1, 3], field[1, 0] = 1.0, 1e-9, 1e-4
+    assert write_field(field, degree=2) == "y d/dx"
+    sizes = torch.tensor([1e-3, 1.0, 1e-3, 1e6, 1.0, 1e-6]).expand(2, -1)  # x is about 1000
+    assert write_field(field, degree=2, sizes=sizes) == "y d/dx + 1e-09 x^2 d/dy"

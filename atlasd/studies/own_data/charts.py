@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["NOT_LINEAR", "Placed", "Placement", "place_charts", "plan_charts", "slowness"]
+__all__ = ["NOT_LINEAR", "Placement", "place_charts", "plan_charts", "slowness"]
 
 import time
 from collections.abc import Sequence
@@ -55,14 +55,6 @@ class Placement:
         radii = self.atlas.radii
         sizes = f", in-radius {radii[0]}, out-radius {radii[1]}" if radii else ""
         return f"{self.kind}, {len(self.atlas)} of them{sizes}"
-
-
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """The charts, and how they were found where that was measured."""
-
-    atlas: Atlas | None
-    survey: ChartSurvey | None = None
 
 
 def plan_charts(
@@ -124,10 +116,12 @@ def plan_charts(
     return Placement(kind, atlas, inner, out, _field_seconds(data, len(atlas)))
 
 
-def place_charts(data: OwnData, placement: Placement, seed: int, progress: Progress) -> Placed:
-    """Measures where charts can lie, if that was asked for."""
+def place_charts(
+    data: OwnData, placement: Placement, seed: int, progress: Progress
+) -> tuple[Atlas | None, ChartSurvey | None]:
+    """The charts; where that was asked for, they are measured, and the survey tells how."""
     if placement.kind != "auto":
-        return Placed(placement.atlas)
+        return placement.atlas, None
     survey = survey_charts(
         data.x,
         data.y,
@@ -139,7 +133,7 @@ def place_charts(data: OwnData, placement: Placement, seed: int, progress: Progr
         progress=progress,
     )
     progress.say(f"survey: {survey.describe()}")
-    return Placed(survey.atlas, survey)
+    return survey.atlas, survey
 
 
 def _limited_grid(shape: tuple[int, ...], inner: int, out: int) -> Atlas:

@@ -60,9 +60,9 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
             tell(progress, line)  # what nobody asked for is said even where progress is not shown
         else:
             progress.say(line)
-    placed = place_charts(data, placement, seed, progress)
-    with all_cores(len(chart_blocks(len(placed.atlas))) if placed.atlas is not None else 1):
-        shared: dict[str, Any] = {"atlas": placed.atlas, "tolerance": config.tolerance, "seed": seed}
+    atlas, survey = place_charts(data, placement, seed, progress)
+    with all_cores(len(chart_blocks(len(atlas))) if atlas is not None else 1):
+        shared: dict[str, Any] = {"atlas": atlas, "tolerance": config.tolerance, "seed": seed}
         found = (
             _with_channels_found(data, progress, shared)
             if config.vectors == "find"
@@ -86,16 +86,16 @@ def answer(config: OwnConfig, files: list[DataFile], seed: int, progress: Progre
         "target": f"{_shown(choice.targets)}, used as {_shape(data.y)} {'classes' if data.classes else 'values'}",
         "notes": "; ".join(data.notes) or "everything was used",
     }
-    if placed.survey is not None:
-        found = replace(found, charts=(*found.charts, *placed.survey.dropped))
+    if survey is not None:
+        found = replace(found, charts=(*found.charts, *survey.dropped))
         metrics |= {
-            "reach": placed.survey.reach,
-            "outside": {str(r): share for r, share in placed.survey.outside.items()},
-            "local": placed.survey.local,
-            "used": len(placed.survey.atlas),
-            "dropped": len(placed.survey.dropped),
+            "reach": survey.reach,
+            "outside": {str(r): share for r, share in survey.outside.items()},
+            "local": survey.local,
+            "used": len(survey.atlas),
+            "dropped": len(survey.dropped),
         }
-    return found, Extras(metrics, {}, _picture(raw, placed.atlas.radii if placed.atlas else None, action))
+    return found, Extras(metrics, {}, _picture(raw, atlas.radii if atlas else None, action))
 
 
 def _run_flow(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
