@@ -44,6 +44,7 @@ from atlasd.studies.config import configure
 from atlasd.studies.heat import run as heat
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
 from atlasd.studies.jets.data import load_jets
+from atlasd.studies.jets.run import jet_moments
 from atlasd.studies.lorentz import MINKOWSKI, conformal_lorentz, shared_pairs
 from atlasd.studies.toys import arctan, d4
 from atlasd.studies.toys.functions import toy
@@ -64,6 +65,7 @@ def jet_problem(options, seed):
     x, y = load_jets(samples=options.jets, constituents=30)
     network = MLPPredictor.published()
     network = replace(network, schedule=replace(network.schedule, epochs=options.fit_epochs))
+    network = jet_moments(options.fit_epochs) if options.predictor == "moments" else network
     return prepare(x, y, predictor=network, seed=seed, progress=Silent())[0]
 
 
@@ -101,6 +103,7 @@ def determinant_cosets(name, options, seed):
     algebra, other = (so(2), MIRROR) if name == "heat" else (so(1, 3), PARITY)
     inside = LieAlgebra(problem.units.to_standard(algebra.basis))
     kind = {"starts": 16, "top": 8} if name == "heat" else {"starts": 64, "top": 16, "loss": "cross_entropy"}
+    kind |= {"learning_rate": options.rate}
     if name == "heat":
         kind |= {"epochs": options.coset_epochs, "batch": options.coset_batch, "charts": options.pooled}
     else:
@@ -226,7 +229,8 @@ def main() -> None:
     parser.add_argument("--atlas", default="three", choices=["nineteen", "three", "sheared"])
     parser.add_argument("--jets", type=int, default=20_000)
     parser.add_argument("--maps", type=int, default=120, help="synthetic climate maps")
-    parser.add_argument("--fit-epochs", type=int, default=10, help="passes of the perceptron of jets")
+    parser.add_argument("--fit-epochs", type=int, default=10, help="passes of the predictor of jets")
+    parser.add_argument("--predictor", default="mlp", choices=["mlp", "moments"], help="of jets: the paper's, or ours")
     parser.add_argument("--search-epochs", type=int, default=1, help="passes of the search on jets")
     parser.add_argument("--coset-epochs", type=int, default=40, help="passes over heat fields")
     parser.add_argument("--coset-batch", type=int, default=16, help="heat fields in a step of the search for cosets")
@@ -234,7 +238,7 @@ def main() -> None:
     parser.add_argument("--jet-coset-epochs", type=int, default=1)
     parser.add_argument("--climate-epochs", type=int, default=30)
     parser.add_argument("--starts", type=int, default=3, help="starts for each k of the rule")
-    parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of the rule's searches")
+    parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of the rule's searches and of cosets")
     parser.add_argument("--passes", type=int, nargs="+", default=[4, 10], help="passes after which limits are compared")
     parser.add_argument("--keep", type=Path, help="where finished rows are kept")
     options = parser.parse_args()

@@ -5,11 +5,13 @@
     python benchmarks/layers.py vectors    # three 4-vectors to a number, group discovered, against perceptrons
     python benchmarks/layers.py fields     # anisotropic reaction-diffusion, group discovered, against plain networks
     python benchmarks/layers.py refusals   # models and algebras that must be refused
+    python benchmarks/layers.py memory     # of one layer on regular icosahedral fields, forward and backward
 
 Without a name all are run. Settings were chosen on seeds from 100 on; the figures are for seeds 0, 1, ...
 """
 
 import argparse
+import resource
 import time
 from itertools import pairwise
 from statistics import fmean
@@ -27,7 +29,9 @@ from atlasd.nn import (
     GroupActivation,
     GroupBatchNorm2d,
     GroupConv2d,
+    HexConv,
     field_error,
+    icosahedral_grid,
     network,
     scalar,
     vector,
@@ -298,8 +302,25 @@ def refusals(seeds, first=0):
         print(f"  EquivariantMLP(gl(2)): {error}")
 
 
+def memory(seeds, first=0):
+    """Peak memory beyond that of the inputs, in a process that has run the layer on a small grid before."""
+
+    def once(resolution, batch, channels):
+        grid = icosahedral_grid(resolution)
+        layer = HexConv(channels, channels, resolution=resolution, in_field="regular", out_field="regular")
+        x = torch.randn(batch, channels, 6, len(grid), generator=stream(first, "memory")).requires_grad_()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        layer(x).square().sum().backward()
+        return x.numel() * 4 / 2**20, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+
+    once(3, 1, 2)
+    size, peak = once(6, 4, 16)
+    print(f"regular icosahedral layer, fields of {size:.0f} MB: {peak:.0f} MB beyond the inputs")
+
+
 if __name__ == "__main__":
-    runs = {"planes": planes, "tensors": tensors, "vectors": vectors, "fields": fields, "refusals": refusals}
+    runs = {"planes": planes, "tensors": tensors, "vectors": vectors, "fields": fields}
+    runs |= {"refusals": refusals, "memory": memory}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=", ".join(runs))
     parser.add_argument("--seeds", type=int, default=5)

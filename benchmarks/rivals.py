@@ -15,7 +15,7 @@ from atlasd.studies.config import parse_settings
 from atlasd.studies.rivals.compare import Contest, Task, find_contest, perform
 
 ROWS = {
-    "error": "error, degrees",
+    "error": "error",
     "dimension": "dimension",
     "components": "components",
     "claims": "false claims in the control",
@@ -70,7 +70,7 @@ def main() -> None:
         table[name] = measure(contest, name, config, seeds)
         print(f"<!-- {name}: { {k: spread(v) for k, v in table[name].items()} } -->", flush=True)
     extra = {k: k.replace("_", " ") for row in table.values() for k in row if k not in ROWS}
-    columns = ROWS | extra
+    columns = ROWS | {"error": contest.measure.name.replace("_", " ")} | extra
     print(f"| {options.task}, {len(seeds)} seeds | {' | '.join(columns.values())} | reported |")
     print("|---" * (len(columns) + 2) + "|")
     for name, row in table.items():

@@ -11,10 +11,8 @@ from torch import Tensor
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.nearest import Array
 
-_LEAST_CONDITION = 3.0
-"""Up to this condition an algebra is taken as it is."""
-_LARGEST_CONDITION = 1e4
-"""Where the descent gives up. An algebra without a balanced frame, such as a shear, runs away."""
+_LEAST_CONDITION, _LARGEST_CONDITION = 3.0, 1e4
+"""Up to the first an algebra is taken as it is; at the second the descent gives up, as on a shear, which runs away."""
 _LARGEST_DEFECT = 0.1
 """Largest defect of a balanced frame that is believed: 1 % of noise in a basis that has such a frame stays below."""
 _LARGEST_TRACE = 0.003

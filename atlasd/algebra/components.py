@@ -2,7 +2,7 @@ r"""Full names of groups: the name of the algebra and what the other components 
 
 from __future__ import annotations
 
-__all__ = ["count_components", "identify_group", "name_group"]
+__all__ = ["identify_group", "name_group"]
 
 import re
 from collections import Counter
@@ -16,6 +16,7 @@ from atlasd.algebra.finite import FiniteGroup
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.nearest import gap, orthogonal_form, orthogonal_parts
 from atlasd.errors import InputError
+from atlasd.runtime.text import counted
 
 if TYPE_CHECKING:
     from atlasd.algebra.group import Group
@@ -76,21 +77,16 @@ def name_group(group: Group, algebra_name: str) -> tuple[str, Evidence]:
         name, more = _finite_name(group, determinants)
         return name, evidence | more
     if algebra_name.startswith("unknown"):
-        return f"unknown (dim {group.dimension}, {count_components(group.components)})", evidence
+        return f"unknown (dim {group.dimension}, {counted(group.components, 'component')})", evidence
     if "not closed" in group.component_group:
-        return f"unknown ({algebra_name}, {count_components(group.components)}, not closed)", evidence
+        return f"unknown ({algebra_name}, {counted(group.components, 'component')}, not closed)", evidence
     if group.components == 1:
         return _connected_name(algebra_name), evidence
     if algebra_name.startswith("scaling") and "+" not in algebra_name:
         # What normalises a scaling commutes with it, and no finite group acts on it otherwise: the product is direct.
         return f"{group.component_group}x{_connected_name(algebra_name)}", evidence
     full_name, more = _several_name(group, algebra_name)
-    return full_name or f"{algebra_name}, {count_components(group.components)}", evidence | more
-
-
-def count_components(components: int) -> str:
-    r"""A number of components in words."""
-    return f"{components} component" + ("" if components == 1 else "s")
+    return full_name or f"{algebra_name}, {counted(group.components, 'component')}", evidence | more
 
 
 def _finite_name(group: Group, determinants: Tensor) -> tuple[str, Evidence]:
@@ -99,7 +95,7 @@ def _finite_name(group: Group, determinants: Tensor) -> tuple[str, Evidence]:
     try:
         finite = FiniteGroup(group.cayley)
     except InputError:
-        return f"unknown (dim 0, {count_components(group.components)})", {}
+        return f"unknown (dim 0, {counted(group.components, 'component')})", {}
     rotations = int((determinants > 0).sum())
     evidence: Evidence = {
         "element_orders": dict(sorted(Counter(finite.orders).items())),

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from atlasd.algebra.components import count_components
 from atlasd.algebra.finite import FiniteGroup
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import TOLERANCE, Membership
 from atlasd.algebra.product_closure import Accept, close_products, locate, multiplication_table
 from atlasd.errors import InputError
 from atlasd.runtime.codec import storable
+from atlasd.runtime.text import counted
 
 if TYPE_CHECKING:
     from atlasd.algebra.identify import Identification
@@ -242,7 +242,7 @@ class Group:
             return f"trivial  (only the identity of size {self.size})"
         if not self.dimension:
             return f"{self.name}  (finite, {self.components} elements)"
-        return f"{self.name}  ({self.identification.invariants['algebra']}, {count_components(self.components)})"
+        return f"{self.name}  ({self.identification.invariants['algebra']}, {counted(self.components, 'component')})"
 
     def __repr__(self) -> str:
         return f"Group(dimension={self.dimension}, components={self.components}, size={self.size})"

@@ -60,6 +60,11 @@ def audit(
             )
         x, y = x[:batch], None if y is None else y[:batch]
     given = torch.as_tensor(x).float()
+    try:
+        loaded(given)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError(f"`{model}` must take inputs of shape {tuple(given.shape)}, got: {reason}") from error
     labels = None if y is None else torch.as_tensor(y)
     found = run(loaded, given, asked, labels, outputs=vector() if vectors else None, fix=fix, seed=seed)
     page = write_audit(found, out or model.with_suffix(".audit.html"), f"Audit of {model.name}")

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["as_floats", "as_targets", "clean", "standardise"]
+__all__ = ["as_floats", "as_targets", "clean", "find_copies", "refuse_copies", "standardise", "unmasked"]
 
+import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from atlasd.data.samples import find_copies, refuse_copies
 from atlasd.errors import InputError
 
 _RULE = 0.05
 """Share of samples from which a pixel counts as missing altogether."""
+_COPIES = 0.01
+"""The largest share of samples that may be copies of others."""
 _CLASSES = 20
 _ROUNDING = 1e-6
 """What numbers may lose in single precision, relative to the largest of their column."""
@@ -210,3 +213,61 @@ def standardise(x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
         size = torch.sqrt(x[:, list(pair)].double().square().mean()).clamp_min(1e-30)
         x[:, list(pair)] = (x[:, list(pair)] / size).float()
     return x
+
+
+def find_copies(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
+    """Whether each pair of input and target is an exact copy of an earlier one, `(N,)`, and the first such pair.
+
+    Only a digest of every sample is kept.
+
+    Example:
+        >>> copied, first = find_copies(np.array([1.0, 2.0, 1.0]), np.array([3.0, 3.0, 3.0]))
+        >>> copied.tolist(), first
+        ([False, False, True], (0, 2))
+    """
+    seen: dict[bytes, int] = {}
+    copied = np.zeros(len(x), dtype=bool)
+    example = (0, 0)
+    for k in range(len(x)):
+        digest = hashlib.blake2b(np.ascontiguousarray(x[k]).tobytes(), digest_size=16)
+        digest.update(np.ascontiguousarray(y[k]).tobytes())
+        first = seen.setdefault(digest.digest(), k)
+        if first != k:
+            example = example if copied.any() else (first, k)
+            copied[k] = True
+    return copied, example
+
+
+def refuse_copies(copied: np.ndarray, example: tuple[int, int], remedy: str) -> None:
+    """Raises where more than one sample in a hundred is a copy: it would be fitted to and judged by at once."""
+    copies = int(copied.sum())
+    if copies > _COPIES * len(copied):
+        raise InputError(
+            f"samples must differ, got {copies} copies among {len(copied)} (sample {example[1]} is sample "
+            f"{example[0]} again); {remedy}."
+        )
+
+
+def unmasked(array: Any, name: str) -> np.ndarray:
+    """The array with masked numbers as NaN; masked integers are refused, since they have no NaN.
+
+    Arguments:
+        array: Anything that numpy takes.
+        name: What to call it in messages.
+
+    Example:
+        >>> unmasked(np.ma.masked_equal([1.0, 9.0], 9.0), "x")
+        array([ 1., nan])
+        >>> unmasked(np.ma.masked_equal([1, 9], 9), "x")
+        Traceback (most recent call last):
+            ...
+        atlasd.errors.InputError: `x` must have no masked entries, got 1 of 2; fill or drop them.
+    """
+    if not isinstance(array, np.ma.MaskedArray):
+        return np.asarray(array)
+    masked = int(np.ma.count_masked(array))
+    if not masked:
+        return np.asarray(array)
+    if array.dtype.kind != "f":
+        raise InputError(f"`{name}` must have no masked entries, got {masked} of {array.size}; fill or drop them.")
+    return np.asarray(array.filled(np.nan))

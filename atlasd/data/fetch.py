@@ -76,49 +76,38 @@ _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 _TOP = "https://zenodo.org/records/2603256"
 _CLIMATE = "https://portal.nersc.gov/project/ClimateNet/climatenet_new"
 
-REGISTRY: dict[str, RemoteData] = {
-    data.name: data
-    for data in (
-        RemoteData(
-            "mnist",
-            "70,000 handwritten digits (12 MB)",
-            "CC BY-SA 3.0",
-            "https://yann.lecun.com/exdb/mnist",
-            tuple(
-                RemoteFile(f"{name}-ubyte.gz", f"{_MNIST}/{name}-ubyte.gz", f"sha256:{checksum}", size)
-                for name, checksum, size in (
-                    (
-                        "train-images-idx3",
-                        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-                        9_912_422,
-                    ),
-                    ("train-labels-idx1", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28_881),
-                    ("t10k-images-idx3", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1_648_877),
-                    ("t10k-labels-idx1", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4_542),
-                )
-            ),
-        ),
-        RemoteData(
-            "top-tagging",
-            "2 million jets, top quarks against light quarks and gluons (1.7 GB)",
-            "CC BY 4.0",
-            _TOP,
-            (
-                RemoteFile("train.h5", f"{_TOP}/files/train.h5", "md5:45663819f47c13724f67eb0fd80bfa5c", 1_038_496_555),
-                RemoteFile("val.h5", f"{_TOP}/files/val.h5", "md5:dca4b7248027618f041f9baa86d360fc", 347_378_076),
-                RemoteFile("test.h5", f"{_TOP}/files/test.h5", "md5:13163479dee30a5fe546e4536cc3d04d", 347_849_376),
-            ),
-        ),
-        RemoteData(
-            "climate",
-            "ClimateNet: 459 labelled maps of cyclones and atmospheric rivers (about 30 GB)",
-            "as its page says",
-            "https://portal.nersc.gov/project/ClimateNet",
-            (),
-            tuple((split, f"{_CLIMATE}/{split}/") for split in ("train", "test")),
-        ),
-    )
+_DIGITS = {
+    "train-images-idx3": ("440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9_912_422),
+    "train-labels-idx1": ("3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28_881),
+    "t10k-images-idx3": ("8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1_648_877),
+    "t10k-labels-idx1": ("f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4_542),
 }
+_JETS = {
+    "train.h5": ("45663819f47c13724f67eb0fd80bfa5c", 1_038_496_555),
+    "val.h5": ("dca4b7248027618f041f9baa86d360fc", 347_378_076),
+    "test.h5": ("13163479dee30a5fe546e4536cc3d04d", 347_849_376),
+}
+REGISTRY: dict[str, RemoteData] = {
+    "mnist": RemoteData(
+        "mnist", "70,000 handwritten digits (12 MB)", "CC BY-SA 3.0", "https://yann.lecun.com/exdb/mnist",
+        tuple(
+            RemoteFile(f"{name}-ubyte.gz", f"{_MNIST}/{name}-ubyte.gz", f"sha256:{checksum}", size)
+            for name, (checksum, size) in _DIGITS.items()
+        ),
+    ),
+    "top-tagging": RemoteData(
+        "top-tagging", "2 million jets, top quarks against light quarks and gluons (1.7 GB)", "CC BY 4.0", _TOP,
+        tuple(
+            RemoteFile(name, f"{_TOP}/files/{name}", f"md5:{checksum}", size)
+            for name, (checksum, size) in _JETS.items()
+        ),
+    ),
+    "climate": RemoteData(
+        "climate", "ClimateNet: 459 labelled maps of cyclones and atmospheric rivers (about 30 GB)", "as its page says",
+        "https://portal.nersc.gov/project/ClimateNet", (),
+        tuple((split, f"{_CLIMATE}/{split}/") for split in ("train", "test")),
+    ),
+}  # fmt: skip
 
 
 def data_directory(name: str) -> Path:

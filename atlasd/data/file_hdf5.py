@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from atlasd.data.files import Variable
-from atlasd.data.limits import MOST_LEVELS, check_claim, check_count, check_size
+from atlasd.data.limits import MOST_LEVELS, check_chunk, check_claim, check_count
 from atlasd.errors import DataError
 
 
@@ -97,7 +97,7 @@ def check_dataset(path: Path, name: str, dataset: h5py.Dataset) -> None:
     width = dataset.dtype.itemsize
     check_claim(path, name, math.prod(dataset.shape) * width, dataset.id.get_storage_size())
     if dataset.chunks:
-        check_size(path, name, math.prod(dataset.chunks) * width, "write it in smaller chunks")
+        check_chunk(path, name, math.prod(dataset.chunks) * width)
 
 
 def check_hdf5(path: Path) -> None:

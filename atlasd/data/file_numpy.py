@@ -30,20 +30,15 @@ class _Header:
 
     Arguments:
         shape: Its shape.
-        fortran: Whether the first axis runs fastest.
+        order: `F` where the first axis runs fastest, else `C`.
         dtype: The kind of its numbers.
         offset: Where they begin.
     """
 
     shape: tuple[int, ...]
-    fortran: bool
+    order: Literal["F", "C"]
     dtype: np.dtype
     offset: int
-
-    @property
-    def order(self) -> Literal["F", "C"]:
-        """The same in numpy's letters."""
-        return "F" if self.fortran else "C"
 
     @property
     def size(self) -> int:
@@ -104,7 +99,7 @@ def _read_packed(path: Path, header: _Header, member: str, rows: slice, axis: in
     check_size(path, member.removesuffix(".npy"), header.size, "save it uncompressed, or as HDF5")
     with zipfile.ZipFile(path) as archive, archive.open(member) as packed:
         packed.read(header.offset)
-        if axis or header.fortran or not header.shape:
+        if axis or header.order == "F" or not header.shape:
             array = np.frombuffer(packed.read(header.size), header.dtype).reshape(header.shape, order=header.order)
             return np.array(array[(slice(None),) * axis + (rows,)]) if header.shape else array
         wanted = np.arange(header.shape[0])[rows]
@@ -126,7 +121,7 @@ def _header(file: IO[bytes]) -> _Header:
     shape, fortran, dtype = read(handle)
     if any(s < 0 for s in shape):
         raise ValueError(f"the shape {shape} is negative")
-    return _Header(shape, fortran, dtype, handle.tell())
+    return _Header(shape, "F" if fortran else "C", dtype, handle.tell())
 
 
 def _start(path: Path, member: zipfile.ZipInfo) -> int:

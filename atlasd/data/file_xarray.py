@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["open_dataset", "read_variables", "variables_of"]
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,8 @@ def variables_of(dataset: Any) -> dict[str, Variable]:
     """The data variables of a dataset in memory."""
     listed = _listed(dataset, Path(), zarr=False)
     return {
-        name: replace(v, reader=partial(_read_array, dataset[name]), source="the dataset") for name, v in listed.items()
+        name: replace(v, reader=partial(_read_array, dataset[name]), source="the dataset", bounded=False)
+        for name, v in listed.items()
     }
 
 
@@ -73,12 +75,20 @@ def _opened(path: Path, *, zarr: bool) -> xarray.Dataset:
 
 
 def _read_zarr(array: Any, rows: slice, axis: int) -> np.ndarray:
-    return array[(slice(None),) * axis + (rows,)]
+    with _one_chunk_at_a_time():
+        return array[(slice(None),) * axis + (rows,)]
+
+
+def _one_chunk_at_a_time() -> Any:
+    """Zarr unpacks ten by default, each on its own thread."""
+    import zarr
+
+    return zarr.config.set({"async.concurrency": 1})
 
 
 def _read_again(path: Path, zarr: bool, name: str, rows: slice, axis: int) -> np.ndarray:
     """Opens the dataset again, and reads a part of one variable with missing values as NaN."""
-    with open_dataset(path, zarr=zarr) as dataset:
+    with open_dataset(path, zarr=zarr) as dataset, _one_chunk_at_a_time() if zarr else nullcontext():
         return _read_array(dataset[name], rows, axis)
 
 

@@ -15,15 +15,19 @@ from typing import TypeAlias
 
 import numpy as np
 
-from atlasd.data import limits
-from atlasd.data.limits import check_count, check_size, reading, said
+from atlasd.data.cleaning import unmasked
+from atlasd.data.limits import check_count, check_size, reading
 from atlasd.data.probe import check_opens
-from atlasd.errors import AtlasdError, DataError, InputError
-from atlasd.runtime.arrays import unmasked
-from atlasd.runtime.memory import bounded_memory
+from atlasd.errors import DataError, InputError
 from atlasd.runtime.text import did_you_mean
 
 Reader: TypeAlias = Callable[[slice, int], np.ndarray]
+_TEXT = "text; save it as an array of numbers"
+_TIMES = "times; save seconds as numbers"
+_UNUSABLE = {
+    "c": "complex numbers; save real and imaginary parts as two variables", "U": _TEXT, "S": _TEXT, "M": _TIMES,
+    "O": "Python objects, which are never unpickled; save it as an array of numbers", "m": _TIMES,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +43,7 @@ class Variable:
         ascending: For each axis whether its coordinate grows with the index; true where unknown.
         source: The file, for messages.
         example: A text that it holds in place of numbers, and where.
+        bounded: Whether reading may take only little more memory than what is read; not of what the user has opened.
     """
 
     name: str
@@ -49,6 +54,7 @@ class Variable:
     ascending: tuple[bool, ...] = ()
     source: str = "the file"
     example: str = ""
+    bounded: bool = True
 
     @property
     def numeric(self) -> bool:
@@ -63,15 +69,7 @@ class Variable:
             comma = re.search(r"\d,\d", self.example) is not None
             help = "write decimal points" if comma else "correct or remove it"
             return f"{self.name!r} holds text, {self.example}; {help}"
-        if self.dtype.kind == "c":
-            return f"{self.name!r} holds complex numbers; save real and imaginary parts as two variables"
-        if self.dtype.kind == "O":
-            return f"{self.name!r} holds Python objects, which are never unpickled; save it as an array of numbers"
-        if self.dtype.kind in "US":
-            return f"{self.name!r} holds text; save it as an array of numbers"
-        if self.dtype.kind in "Mm":
-            return f"{self.name!r} holds times; save seconds as numbers"
-        return f"{self.name!r} holds {self.dtype}"
+        return f"{self.name!r} holds {_UNUSABLE.get(self.dtype.kind, str(self.dtype))}"
 
     def read(self, rows: slice, axis: int = 0) -> np.ndarray:
         """Reads it, all of it but for the slice along `axis`."""
@@ -81,17 +79,10 @@ class Variable:
         others = math.prod(self.shape[:axis] + self.shape[axis + 1 :])
         size = count * others * self._width
         check_size(Path(self.source), self.name, size, "lower --samples")
-        try:
-            with bounded_memory(limits.MARGIN + size / 2**18):
-                return unmasked(self.reader(rows, axis), self.name)
-        except AtlasdError:
-            raise
-        except MemoryError as error:
-            raise DataError(
-                f"variable {self.name!r} of shape {self.shape} must fit into memory, got no room; lower --samples."
-            ) from error
-        except Exception as error:
-            raise DataError(f"variable {self.name!r} cannot be read: {said(error)}; is the file complete?") from error
+        with reading(
+            Path(self.source), f"file with the variable {self.name!r}", 4 * size if self.bounded else math.inf
+        ):
+            return unmasked(self.reader(rows, axis), self.name)
 
     @property
     def _width(self) -> int:
@@ -150,8 +141,9 @@ def open_data(path: str | Path) -> DataFile:
     if kind in ("hdf5", "netcdf"):  # no other library was seen to loop or crash
         check_opens(path, module, kind)
     try:
+        reader = importlib.import_module(f"atlasd.data.{module}")
         with reading(path, f"{kind} file"):
-            variables = importlib.import_module(f"atlasd.data.{module}").read_variables(path, kind)
+            variables = reader.read_variables(path, kind)
     except ImportError as error:
         raise DataError(
             f"`{path}` needs the package {error.name!r} to be read; install it with pip install 'atlasd[data]'."

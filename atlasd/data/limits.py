@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 __all__ = [
-    "MARGIN",
-    "MOST_BYTES",
-    "MOST_CELLS",
-    "MOST_LEVELS",
-    "MOST_LINE",
-    "MOST_VARIABLES",
-    "check_claim",
-    "check_count",
-    "check_size",
-    "reading",
-    "said",
-]
+    "MARGIN", "MOST_BYTES", "MOST_CELLS", "MOST_LEVELS", "MOST_LINE", "MOST_VARIABLES", "check_chunk", "check_claim",
+    "check_count", "check_size", "reading", "said",
+]  # fmt: skip
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +20,8 @@ MOST_LEVELS = 32
 """Groups inside groups."""
 MOST_BYTES = 2 << 30
 """Bytes of one variable that are read or unpacked at a time."""
+MOST_CHUNK = 256 << 20
+"""Bytes of a chunk; a library holds two or three of them at a time."""
 MOST_CELLS = 20_000_000
 """Numbers of a table of text."""
 MOST_LINE = 4 << 20
@@ -48,13 +41,18 @@ def check_count(path: Path, count: int, what: str = "variables") -> None:
         )
 
 
-def check_size(path: Path, name: str, size: int, remedy: str) -> None:
-    """Raises where a variable takes more memory than may be used for one."""
-    if size > MOST_BYTES:
+def check_size(path: Path, name: str, size: int, remedy: str, most: int = 0) -> None:
+    """Raises where a variable, or a part of it, takes more memory than may be used for one."""
+    most = most or MOST_BYTES
+    if size > most:
         raise DataError(
-            f"variable {name!r} of `{path}` must take at most {MOST_BYTES >> 20} MB in memory, got {size >> 20} MB; "
-            f"{remedy}."
+            f"variable {name!r} of `{path}` must take at most {most >> 20} MB in memory, got {size >> 20} MB; {remedy}."
         )
+
+
+def check_chunk(path: Path, name: str, size: int) -> None:
+    """Raises where a chunk of a variable, all of which is unpacked at once, is larger than chunks may be."""
+    check_size(path, name, size, "write it in smaller chunks", MOST_CHUNK)
 
 
 def check_claim(path: Path, name: str, claimed: int, stored: int) -> None:
@@ -67,20 +65,21 @@ def check_claim(path: Path, name: str, claimed: int, stored: int) -> None:
 
 
 @contextmanager
-def reading(path: Path, kind: str) -> Iterator[None]:
-    """Whatever a library raises about a file inside the context becomes one line.
+def reading(path: Path, kind: str, size: float = 0.0) -> Iterator[None]:
+    """Whatever a library raises about a file inside the context becomes one line, and so does too much memory.
 
     Arguments:
         path: The file.
         kind: What it should be: `HDF5 file`.
+        size: Bytes that it may take, beyond `MARGIN`; infinite for what the user has opened.
     """
     try:
-        with bounded_memory(MARGIN):
+        with bounded_memory(MARGIN + size / 2**20):
             yield
     except (AtlasdError, ImportError):
         raise
     except MemoryError as error:
-        raise DataError(f"`{path}` must fit into memory, got no room for it; use a smaller file.") from error
+        raise DataError(f"`{path}` must fit into memory, got no room for it; use fewer samples of it.") from error
     except Exception as error:  # damaged files make libraries fail in every way there is
         raise DataError(
             f"`{path}` must be a complete {kind}, got one that cannot be read ({said(error)}); "

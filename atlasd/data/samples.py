@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["BLOCK", "Inputs", "Samples", "chart_blocks", "find_copies", "refuse_copies", "split_indices"]
+__all__ = ["BLOCK", "Inputs", "Samples", "chart_blocks", "split_indices"]
 
-import hashlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -16,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from atlasd.data.cleaning import find_copies, refuse_copies, unmasked
 from atlasd.data.sources import gather
 from atlasd.data.stored import Stored, spill, stored
 from atlasd.data.units import Units, spreads
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
-from atlasd.runtime.arrays import unmasked
 
 Plant: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
 """Inputs `(B, K, *in)`, targets and the number of classes to targets with something added."""
@@ -30,8 +29,6 @@ BLOCK = 10
 """The most charts in a block. Fixed, so that sums do not depend on the number of workers."""
 ONE_LABEL = "give a value for every pixel, such as a mask, or features of the image as vectors (N, n)"
 """What helps where a whole image has one label."""
-_COPIES = 0.01
-"""The largest share of samples that may be copies of others."""
 
 
 def chart_blocks(charts: int, size: int = BLOCK) -> list[range]:
@@ -291,39 +288,6 @@ def _extremes(y: Tensor | Stored) -> tuple[int, int]:
     step = max(y.rows if isinstance(y, Stored) else 0, 4096)
     parts = [y[slice(start, start + step)] for start in range(0, len(y), step)]
     return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
-
-
-def find_copies(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
-    """Whether each pair of input and target is an exact copy of an earlier one, `(N,)`, and the first such pair.
-
-    Only a digest of every sample is kept.
-
-    Example:
-        >>> copied, first = find_copies(np.array([1.0, 2.0, 1.0]), np.array([3.0, 3.0, 3.0]))
-        >>> copied.tolist(), first
-        ([False, False, True], (0, 2))
-    """
-    seen: dict[bytes, int] = {}
-    copied = np.zeros(len(x), dtype=bool)
-    example = (0, 0)
-    for k in range(len(x)):
-        digest = hashlib.blake2b(np.ascontiguousarray(x[k]).tobytes(), digest_size=16)
-        digest.update(np.ascontiguousarray(y[k]).tobytes())
-        first = seen.setdefault(digest.digest(), k)
-        if first != k:
-            example = example if copied.any() else (first, k)
-            copied[k] = True
-    return copied, example
-
-
-def refuse_copies(copied: np.ndarray, example: tuple[int, int], remedy: str) -> None:
-    """Raises where more than one sample in a hundred is a copy: it would be fitted to and judged by at once."""
-    copies = int(copied.sum())
-    if copies > _COPIES * len(copied):
-        raise InputError(
-            f"samples must differ, got {copies} copies among {len(copied)} (sample {example[1]} is sample "
-            f"{example[0]} again); {remedy}."
-        )
 
 
 def _array(value: Tensor) -> np.ndarray:

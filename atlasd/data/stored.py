@@ -15,11 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atlasd.data.limits import MARGIN
 from atlasd.data.zarr_check import check_store
 from atlasd.errors import DataError
 from atlasd.runtime.files import write_atomically
-from atlasd.runtime.memory import bounded_memory
 
 SHARD_BYTES = 32 * 2**20
 """Chunks are read together up to this size; networks shuffle inside such shards, and shards among each other."""
@@ -113,8 +111,7 @@ class Stored:
         if wanted not in self._shards:
             self._shards.clear()
             rows = slice(number * self.rows, (number + 1) * self.rows)
-            with bounded_memory(MARGIN + 4 * SHARD_BYTES / 2**20):
-                self._shards[wanted] = np.asarray(array[(rows, *window)])
+            self._shards[wanted] = np.asarray(array[(rows, *window)])
         return self._shards[wanted]
 
     @cached_property

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from atlasd.data.limits import MOST_LEVELS, check_claim, check_count, check_size
+from atlasd.data.limits import MOST_LEVELS, check_chunk, check_claim, check_count
 from atlasd.errors import DataError
 from atlasd.runtime.content import read_json
 
@@ -96,7 +96,7 @@ def _check_array(path: Path, directory: Path, content: dict[str, Any], files: in
         raise DataError(f"array {name!r} of `{path}` is damaged: {error!r}; fetch it again.") from error
     width = _width(content)
     check_claim(path, name, math.prod(shape) * width, size)
-    check_size(path, name, math.prod(chunks) * width, "write it in smaller chunks")
+    check_chunk(path, name, math.prod(chunks) * width)
     count = math.prod(-(-s // c) for s, c in zip(shape, chunks, strict=False))
     if count > _MISSING * max(files, _MISSING):
         raise DataError(

@@ -20,6 +20,7 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Settled, promising, words
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
 from atlasd.discovery.learned import LearnedMap
+from atlasd.discovery.locality import charts_by_default
 from atlasd.discovery.lost_charts import without_lost_charts
 from atlasd.discovery.make_frames import make_frames
 from atlasd.discovery.prepare import pose, prepare
@@ -77,7 +78,9 @@ def discover(
         x: Inputs: fields `(N, C, H, W)` or `(N, C, D, H, W)`, vectors `(N, n)`, or sets of vectors `(N, P, n)`.
         y: Targets: fields on the same grid, `(N,)`, `(N, outputs)`, or integer classes.
         function: A function in place of `y`.
-        atlas: Where the charts lie; the whole field by default.
+        atlas: Where the charts lie. By default they are placed where the local map can be learned (`survey_charts`);
+            `Atlas.whole()` takes the whole field as one chart, as is done for a function, for classes, and where a
+            predictor is given.
         action: How matrices transform inputs and outputs. `AffineAction` adds translations of vectors,
             `GridAction(translations=True)` those of fields; `PolynomialAction` asks for vector fields that are not
             linear, and gives a `FieldDiscovery`.
@@ -129,6 +132,8 @@ def discover(
     with on_device(device) as where, working(executor):
         if executor is not None and where.type != "cpu":
             raise InputError(f"`executor` must be left out with device={str(where)!r}: workers use the CPU.")
+        if atlas is None and function is None and predictor is None:
+            atlas = charts_by_default(x, y, seed=seed, progress=shown)
         return _discover(
             x, y, function=function, atlas=atlas, action=action, rho_out=rho_out, predictor=predictor, search=search,
             cosets=discrete, tolerance=float(tolerance), seed=seed, shown=shown, budget=budget,

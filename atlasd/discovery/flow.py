@@ -202,6 +202,8 @@ def _without_flow(found: Discovery, x: Tensor, dx: Tensor) -> tuple[Discovery, T
     directions = (max(found.verdict.directions, key=lambda d: d.upper),) * len(rest)
     if group.dimension or group.components > 1:
         said = f"The flow commutes with {group.name}, and with itself: it is affine."
+    elif still := [d for d in found.verdict.rejected if d.decision == "cannot tell"]:
+        said = f"Cannot tell: the flow commutes with itself, it is affine, and of others {still[0].reason}."
     else:
         said = "No symmetry but the flow itself, which is affine."
     verdict = replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ChartSurvey", "survey_charts"]
+__all__ = ["MOST", "ChartSurvey", "charts_by_default", "survey_charts"]
 
 import math
 from collections.abc import Sequence
@@ -26,6 +26,10 @@ _SLACK, _FAR = 0.02, 0.1
 called local at any of the reaches tried."""
 MINIMUM_SKILL = 0.3
 """Skill below which a tile is left out."""
+MOST = {2: 16, 3: 8}
+"""The most charts of a plane and of space: time grows with their number, what they say together hardly does."""
+_LEAST = 3
+"""Pixels by which input patches reach beyond output patches, at least."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +71,7 @@ def survey_charts(
     in_radius: int | None = None,
     out_radius: int | None = None,
     masked: Tensor | None = None,
-    most: int = 36,
+    most: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> ChartSurvey:
@@ -82,7 +86,7 @@ def survey_charts(
         in_radius: Given in place of a measured one.
         out_radius: Given in place of a twelfth of the field.
         masked: Pixels that no chart may touch, with the spatial shape.
-        most: The most charts.
+        most: The most charts; 16 of a plane and 8 of space by default.
         seed: Seed of every random stream.
         progress: Progress display.
 
@@ -99,8 +103,9 @@ def survey_charts(
         )
     shown = progress or Silent()
     shape = tuple(samples.x.shape[2:])
+    most = MOST[len(shape)] if most is None else most
     room = (min(shape) - 1) // 2
-    out = out_radius or max(4, min(12, min(shape) // 12))
+    out = out_radius or _out_radius(shape)
     if in_radius is None:
         out = min(out, max(room - 2, 1))
     if room < 3 or out >= (in_radius or room + 1):
@@ -118,11 +123,34 @@ def survey_charts(
     profile, local = _reach_profile(model, tiles, out, allowed, shown)
     if in_radius is None:
         reach = next((r for r in allowed if profile[r] <= _SLACK), allowed[-1])
-        inner = out + max(reach, min(3, room - out))
+        inner = out + max(reach, min(_LEAST, room - out))
     else:
         reach = min(allowed, key=lambda r: abs(r - (in_radius - out)))
         inner = in_radius
     return _select(model, shape, inner, out, reach, profile, local, most, masked, shown)
+
+
+def charts_by_default(x: Any, y: Any, *, seed: int, progress: Progress) -> Atlas | None:
+    """Charts for data that came without: `None` for vectors, classes, and fields no larger than a chart.
+
+    Arguments:
+        x: Inputs.
+        y: Targets.
+        seed: Seed of every random stream.
+        progress: Progress display.
+    """
+    samples = Samples.check(x, y, minimum=20)
+    shape = tuple(samples.x.shape[2:])
+    if not samples.is_field or samples.classes or (min(shape) - 1) // 2 < _out_radius(shape) + _LEAST:
+        return None
+    survey = survey_charts(x, y, seed=seed, progress=progress)
+    progress.say(f"charts: {survey.describe()}")
+    return survey.atlas
+
+
+def _out_radius(shape: Sequence[int]) -> int:
+    """A twelfth of the field, as far as such a chart has enough pixels and is still local."""
+    return max(4, min(12, min(shape) // 12))
 
 
 def _tiles(shape: tuple[int, ...], inner: int, out: int, most: int, masked: Tensor | None) -> list[tuple[int, ...]]:

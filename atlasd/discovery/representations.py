@@ -15,6 +15,7 @@ from torch import Tensor
 from atlasd.algebra.group import Group
 from atlasd.discovery.conclude import commuting
 from atlasd.discovery.discover import discover
+from atlasd.discovery.locality import charts_by_default
 from atlasd.discovery.part_fields import FieldPart
 from atlasd.discovery.prepare import pose, prepare
 from atlasd.discovery.problem import Problem
@@ -84,7 +85,7 @@ def discover_representation(
         x: Input fields, `(N, C, H, W)`.
         y: Target fields.
         function: A function in place of `y`.
-        atlas: Where the charts lie; the whole field by default.
+        atlas: Where the charts lie; as in `discover` by default.
         predictor: How the local map is learned.
         tolerance: The largest strength of a breaking that counts as a symmetry.
         seed: Seed of every random stream.
@@ -94,6 +95,8 @@ def discover_representation(
     options: dict[str, Any] = {"function": function, "atlas": atlas, "predictor": predictor, "seed": seed}
     if getattr(x, "ndim", 0) != 4:
         raise InputError(f"`x` must be fields (N, C, H, W), got shape {tuple(getattr(x, 'shape', ()))}.")
+    if atlas is None and function is None and predictor is None:
+        options["atlas"] = charts_by_default(x, y, seed=seed, progress=shown)
     # Declared, if only as the identity: then the part of the map that looks at one pixel stays in.
     problem, _ = prepare(x, y, action=GridAction(rho_in=_identity(x.shape[1])), progress=shown, **options)
     inside, outside, free, share = _mixing(problem)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["PolynomialAction", "change_coordinates", "write_field"]
+__all__ = ["PolynomialAction", "change_coordinates", "integrate", "write_field"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class PolynomialAction(VectorAction):
 
     def on_input(self, g: Tensor, x: Tensor) -> Tensor:
         """Transforms vectors `(*L, n)` or tokens `(*L, P, n)` by `(m, m)` or `(*L, m, m)`; NaN far beyond the data."""
-        x = _integrate(lambda z: self.input_generator(g, z), x)
+        x = integrate(lambda z: self.input_generator(g, z), x)
         return torch.where(x.abs() < 1e6, x, torch.nan)
 
     def bring_back(self, g: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ class PolynomialAction(VectorAction):
             return torch.cat([self.input_generator(g, z[..., 0]).unsqueeze(-1), frame], dim=-1)
 
         start = torch.cat([x.unsqueeze(-1), torch.eye(n, dtype=x.dtype).expand(*x.shape, n)], dim=-1)
-        frame = _integrate(along, start)[..., 1:]
+        frame = integrate(along, start)[..., 1:]
         lost = ~(frame.abs() < 1e6).all(-1, keepdim=True).all(-2, keepdim=True)
         frame = torch.where(lost, torch.eye(n, dtype=x.dtype), frame)
         back = torch.linalg.solve_ex(frame, y.unsqueeze(-1)).result.squeeze(-1)
@@ -99,10 +99,10 @@ class PolynomialAction(VectorAction):
         return (rows @ self.columns(x).unsqueeze(-1)).squeeze(-1)
 
 
-def _integrate(speed: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Where a flow leads in unit time, by the method of Runge and Kutta."""
-    h = 1 / _STEPS
-    for _ in range(_STEPS):
+def integrate(speed: Callable[[Tensor], Tensor], x: Tensor, time: float = 1.0, steps: int = _STEPS) -> Tensor:
+    """Where a flow leads from points `(*, n)` in some time, by the method of Runge and Kutta."""
+    h = time / steps
+    for _ in range(steps):
         k1 = speed(x)
         k2 = speed(x + h / 2 * k1)
         k3 = speed(x + h / 2 * k2)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from atlasd.nn.grid_cnn import GroupPool as GroupPool
     from atlasd.nn.icosahedral import IcosahedralUNet as IcosahedralUNet
     from atlasd.nn.icosahedral_layers import HexConv as HexConv
-    from atlasd.nn.icosahedral_layers import HexPool as HexPool
     from atlasd.nn.icosahedral_layers import HexUpsample as HexUpsample
     from atlasd.nn.icosahedral_projection import IcosahedralProjection as IcosahedralProjection
     from atlasd.nn.icosahedron import IcosahedralGrid as IcosahedralGrid
@@ -50,47 +49,29 @@ if TYPE_CHECKING:
 
 # Loaded on first use, each with only what it needs.
 _HOMES = {
-    "AtlasGNN": "metric_gnn",
-    "Audit": "auditing",
-    "EGNN": "metric_gnn",
-    "EquivariantLinear": "linear",
-    "EquivariantMLP": "mlp",
-    "EquivariantSetMLP": "mlp",
-    "FieldNetwork": "fields",
-    "FieldType": "representations",
-    "Gate": "linear",
-    "GroupActivation": "grid_cnn",
-    "GroupBatchNorm2d": "grid_cnn",
-    "GroupConv2d": "grid_cnn",
-    "GroupPool": "grid_cnn",
-    "HexConv": "icosahedral_layers",
-    "HexPool": "icosahedral_layers",
-    "HexUpsample": "icosahedral_layers",
-    "IcosahedralGrid": "icosahedron",
-    "IcosahedralProjection": "icosahedral_projection",
-    "IcosahedralUNet": "icosahedral",
-    "LieGNN": "metric_gnn",
-    "LorentzNet": "metric_gnn",
-    "LorentzNetWithoutMetric": "metric_gnn",
-    "MetricGNN": "metric_gnn",
-    "TensorType": "tensor_types",
-    "assert_equivariant": "checks",
-    "audit": "auditing",
-    "circle": "representations",
-    "export": "exporting",
-    "export_onnx": "exporting",
-    "field_error": "checks",
-    "icosahedral_grid": "icosahedron",
-    "kernel_basis": "kernels",
-    "load_metric": "metrics",
-    "network": "build",
-    "regular": "representations",
-    "scalar": "tensor_types",
-    "canonicalize": "canonical",
-    "symmetrize": "averaging",
-    "tensor": "tensor_types",
-    "trivial": "representations",
-    "vector": "tensor_types",
+    name: home
+    for home, names in {
+        "auditing": "Audit audit",
+        "averaging": "symmetrize",
+        "build": "network",
+        "canonical": "canonicalize",
+        "checks": "assert_equivariant field_error",
+        "exporting": "export export_onnx",
+        "fields": "FieldNetwork",
+        "grid_cnn": "GroupActivation GroupBatchNorm2d GroupConv2d GroupPool",
+        "icosahedral": "IcosahedralUNet",
+        "icosahedral_layers": "HexConv HexUpsample",
+        "icosahedral_projection": "IcosahedralProjection",
+        "icosahedron": "IcosahedralGrid icosahedral_grid",
+        "kernels": "kernel_basis",
+        "linear": "EquivariantLinear Gate",
+        "metric_gnn": "AtlasGNN EGNN LieGNN LorentzNet LorentzNetWithoutMetric MetricGNN",
+        "metrics": "load_metric",
+        "mlp": "EquivariantMLP EquivariantSetMLP",
+        "representations": "FieldType circle regular trivial",
+        "tensor_types": "TensorType scalar tensor vector",
+    }.items()
+    for name in names.split()
 }
 __all__ = sorted(_HOMES)
 

@@ -153,7 +153,7 @@ def _has_places(t: Tensor) -> bool:
     if t.ndim != 4 or len(t) < 2:
         return False
     t = t.double()
-    over_samples, over_places = t.std(0).amax((1, 2)), t.mean(0).flatten(1).std(1)
+    over_samples, over_places = t.std(0).amax((1, 2)), t.mean(0).flatten(1).std(1, correction=0)
     return bool(((over_samples < 1e-9) & (over_places > 1e-3)).any())
 
 

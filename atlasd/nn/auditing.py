@@ -6,7 +6,7 @@ __all__ = ["Audit", "ElementFinding", "audit"]
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
 from atlasd.discovery.discover import discover
-from atlasd.discovery.residual import scaled, sides
+from atlasd.discovery.residual import scaled
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
@@ -25,9 +25,8 @@ from atlasd.geometry.resample import pixel_grid
 from atlasd.nn.audit_fix import fix_price
 from atlasd.nn.audit_group import found_action, model_group
 from atlasd.nn.audit_layers import LayerFinding, audit_layers
-from atlasd.nn.checks import counting_pixels, default_action, evaluating, leaves
+from atlasd.nn.checks import both_sides, default_action, evaluating, leaves
 from atlasd.nn.groups import GroupLike, as_group
-from atlasd.nn.representations import multiplets
 from atlasd.nn.tensor_types import TensorType
 from atlasd.nn.traces import trace
 from atlasd.runtime.files import write_atomically
@@ -37,6 +36,8 @@ EXACT, INTERPOLATED = 1e-4, 0.05
 """Tolerances for elements that map the grid or vectors exactly, and for those that need interpolation."""
 _FIELD_SIZES, _VECTOR_SIZES = (0.4, math.pi / 4, math.pi / 2), (0.3, 1.0)
 _DRAWS = 200
+_ROUNDED = 4
+"""Units of the last place that sums in another order may differ by."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,12 @@ class Audit:
         """The layer at which the breaking starts."""
         return next((layer for layer in self.layers if layer.culprit), None)
 
+    @property
+    def worst(self) -> ElementFinding | None:
+        """The element with the largest breaking."""
+        known = [e for e in self.elements if not math.isnan(e.worst)]
+        return max(known, key=lambda e: e.worst, default=None)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values; numbers that JSON lacks are `None`."""
         content = {
@@ -146,7 +153,7 @@ class Audit:
             figures = f"; in {c.given:.2%}, out {c.made:.2%}" if c.made > c.given else ""
             lines.append(f"  it starts at layer {c.name} ({c.kind}){cause}{figures}")
         if self.data is not None:
-            lines.append(f"  the data: {self.data.answer}. {self.data.verdict.reason}")
+            lines.append(f"  the data: {self.data.verdict.reason}")
         if self.price is not None:
             lines.append(f"  {self.fixed} {self.price[1]:.4g}, {self.price[0]:.4g} before")
         return "\n".join([*lines, *(f"  note: {n}" for n in self.notes)])
@@ -200,6 +207,8 @@ def audit(
         raise InputError(
             f"`x` must have at least 4 samples, got {len(x)}; breakings are measured against their spread."
         )
+    if not bool(x.isfinite().all()):
+        raise InputError("`x` must be finite, got NaN or infinite numbers; leave these samples out.")
     notes = _notes(model, x)
     found = None
     if group is None:
@@ -215,8 +224,11 @@ def audit(
     names: list[str] = []
     with evaluating(model), torch.no_grad():
         y = model(x)
+        rounding = _ROUNDED * max((torch.finfo(pick(y).dtype).eps for _, pick in leaves(y)), default=0.0)
+        every = torch.stack([g for _, g in elements]) if elements else group.cosets
+        ask = partial(both_sides, model, x, y, elements=every, action=action, outputs=outputs, radius=radius)
         for label, g in elements:
-            names, finding = _element(model, x, y, label, g, action, outputs, tolerance, radius, seed)
+            names, finding = _element(ask, x, label, g, tolerance, rounding, seed)
             findings.append(finding)
     layers: tuple[LayerFinding, ...] = ()
     off = [i for i, f in enumerate(findings) if f.decision == "broken"]
@@ -248,40 +260,23 @@ def _elements(group: Group, x: Tensor) -> list[tuple[str, Tensor]]:
 
 
 def _element(
-    model: Callable[[Tensor], Any],
+    ask: Callable[..., Iterator[tuple[str, Tensor, Tensor, Tensor]]],
     x: Tensor,
-    y: Any,
     label: str,
     g: Tensor,
-    action: Action | None,
-    outputs: TensorType | None,
     tolerance: float | None,
-    radius: float | None,
+    rounding: float,
     seed: int,
 ) -> tuple[list[str], ElementFinding]:
-    strengths, lower, upper, names = [], [], [], []
-    limit = EXACT
-    for name, pick in leaves(y):
-        here = pick(y)
-        acting = default_action(len(g), x, here, outputs) if action is None else action
-        d = int(getattr(acting, "dimensions", 0))
-        fields = bool(d) and here.ndim == d + 2
-        given = x
-        if d and not _on_grid(g, tuple(x.shape[-d:])):
-            limit = INTERPOLATED
-            if not fields:  # corners that a rotation takes out of the window would count as a breaking
-                given = x * _disc(tuple(x.shape[-d:])).to(x)
-                here = pick(model(given))
-        left, right = sides(partial(_picked, model, pick), acting, given, here, g)
-        inside = counting_pixels(tuple(here.shape[-d:]), g, radius) if fields else None
-        channels = 1 if here.ndim == 1 else here.shape[1 if fields else -1]
-        for block in multiplets(getattr(acting, "rho_out", None), g[None], channels):
-            a, b = (_rows(z, block, fields, d, inside) for z in (left, right))
-            s, low, high = _strength(a, b, seed)
-            strengths.append(s)
-            lower.append(low)
-            upper.append(high)
-            names.append(f"{name}[{', '.join(map(str, block))}]" if name or channels > 1 else "the output")
+    disc, limit = None, EXACT
+    if x.ndim == len(g) + 2 and not _on_grid(g, tuple(x.shape[2:])):
+        # Corners that a rotation takes out of the window would count as a breaking.
+        disc, limit = _disc(tuple(x.shape[2:])), INTERPOLATED
+    named = list(ask(g=g, disc=disc))
+    names = [name for name, *_ in named]
+    strengths, lower, upper = zip(
+        *(_strength(a.flatten(1), b.flatten(1), rounding, seed) for _, _, a, b in named), strict=True
+    )
     limit = limit if tolerance is None else tolerance
     known = [(low, high) for low, high in zip(lower, upper, strict=True) if not math.isnan(high)]
     if any(low > limit for low, _ in known):
@@ -290,24 +285,14 @@ def _element(
         decision = "symmetry"
     else:
         decision = "cannot tell"
-    return names, ElementFinding(label, tuple(strengths), tuple(lower), tuple(upper), limit, decision)
+    return names, ElementFinding(label, strengths, lower, upper, limit, decision)
 
 
-def _picked(model: Callable[[Tensor], Any], pick: Callable[[Any], Tensor], x: Tensor) -> Tensor:
-    return pick(model(x))
+def _strength(a: Tensor, b: Tensor, rounding: float, seed: int) -> tuple[float, float, float]:
+    """Strength and its interval: the difference of both sides over that of the sides of different samples.
 
-
-def _rows(z: Tensor, block: list[int], fields: bool, d: int, inside: Tensor | None) -> Tensor:
-    """The values of some channels that count, `(B, values)`."""
-    z = z.double()
-    if fields:
-        z = z[:, block].flatten(-d)
-        return (z if inside is None else z[..., inside]).flatten(1)
-    return z.reshape(len(z), 1) if z.ndim == 1 else z[..., block].reshape(len(z), -1)
-
-
-def _strength(a: Tensor, b: Tensor, seed: int) -> tuple[float, float, float]:
-    """Strength and its interval: the difference of both sides over that of the sides of different samples."""
+    What rounding, a share of the size of outputs, makes of them may be no breaking: the lower end is beyond it.
+    """
     count = len(a)
     miss = (a - b).square().mean(1)
     if not bool(miss.isfinite().all()):
@@ -323,8 +308,9 @@ def _strength(a: Tensor, b: Tensor, seed: int) -> tuple[float, float, float]:
     null = max(null, 1e-3 * spread)
     generator = stream(seed, "audit")
     drawn = miss[torch.randint(count, (_DRAWS, count), generator=generator)].mean(1)
-    low, high = (float((drawn.quantile(q) / null).sqrt()) for q in (0.025, 0.975))
-    return float((miss.mean() / null).sqrt()), low, high
+    low, high = (float(drawn.quantile(q)) for q in (0.025, 0.975))
+    low = max(0.0, low - rounding**2 * size)
+    return float((miss.mean() / null).sqrt()), math.sqrt(low / null), math.sqrt(high / null)
 
 
 def _disc(shape: tuple[int, ...]) -> Tensor:
@@ -340,13 +326,15 @@ def _on_grid(g: Tensor, shape: tuple[int, ...]) -> bool:
 
 
 def _notes(model: Callable[[Tensor], Any], x: Tensor) -> list[str]:
-    if not isinstance(model, nn.Module):
-        return ["the model is no module: its layers cannot be watched"]
+    steps = trace(model, x)
+    if not steps:
+        return ["its layers cannot be watched"]
     notes = []
-    norms = [n for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.training]
+    modules = model.named_modules() if isinstance(model, nn.Module) else ()
+    norms = [n for n, m in modules if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.training]
     if norms:
         notes.append(f"batch norm is in training mode ({norms[0]}): used so, samples depend on their batch")
-    halves = [s.name for s in trace(model, x) if s.made.dtype in (torch.float16, torch.bfloat16)]
+    halves = [s.name for s in steps if s.made.dtype in (torch.float16, torch.bfloat16)]
     if halves:
         notes.append(f"half precision from layer {halves[0]} on: symmetries hold up to rounding at best")
     return notes

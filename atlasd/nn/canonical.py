@@ -166,16 +166,8 @@ def canonicalize(
 
     Inputs are brought to a standard pose, and the outputs back; over a circle and over components, the model is
     averaged as by `symmetrize`. Fields should have an empty background: poses are read off where they are not zero. An
-    input whose orbit has no least size, such as a single light-like vector, has no pose.
-
-    Arguments:
-        model: Any module, trained or not.
-        group: The group: boosts, scalings, special or general linear, symplectic, and compact ones too.
-        x: Typical inputs `(B, *)`: where a group scales, poses are brought to their mean size.
-        action: How the group acts on inputs and outputs, see `symmetrize`.
-        outputs: How outputs that are not fields transform, such as `vector()`.
-        samples: Elements for each component of the compact part, where the model is averaged over it.
-        seed: The seed of these.
+    input whose orbit has no least size, such as a single light-like vector, has no pose. Arguments are those of
+    :class:`Canonicalized`.
 
     Raises:
         InputError: No coordinates make the group contain its transposes, as for shears.

@@ -2,8 +2,9 @@ r"""Whether a network commutes with a group: as a figure, and as an assertion fo
 
 from __future__ import annotations
 
-__all__ = ["assert_equivariant", "default_action", "evaluating", "field_error", "output_errors"]
+__all__ = ["assert_equivariant", "both_sides", "default_action", "evaluating", "field_error", "output_errors"]
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
@@ -13,7 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from atlasd.discovery.residual import equivariance_error
+from atlasd.discovery.residual import sides
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.resample import pixel_grid
@@ -76,8 +77,8 @@ def field_error(
 ) -> Tensor:
     r"""Relative equivariance error of any module: 0 is exact, about 1.4 is unrelated.
 
-    It is the root-mean-square of :math:`\Phi(g x) - g \Phi(x)`, from `atlasd.equivariance_error`, each output in units
-    of its own spread. Angles need not fit the grid: the field is interpolated, which costs some error itself.
+    It is the root-mean-square of :math:`\Phi(g x) - g \Phi(x)`, each output in units of its own spread. Angles
+    need not fit the grid: the field is interpolated, which costs some error itself.
 
     Arguments:
         function: A module or any function; a module is asked in evaluation mode and left as it was. Its outputs may be
@@ -116,22 +117,67 @@ def output_errors(
     The error of an output that is constant is nan, unless the output changes under the group.
     """
     elements = g.reshape(-1, *g.shape[-2:])
-    columns, names = [], []
     with evaluating(function), torch.no_grad():
-        for name, pick in leaves(function(x)):
-            y = pick(function(x))
-            acting = default_action(g.shape[-1], x, y, outputs) if action is None else action
-            axis = 1 if y.ndim > 1 and int(getattr(acting, "dimensions", 0)) else -1
-
-            def one(z: Tensor, pick: Callable[[Output], Tensor] = pick) -> Tensor:
-                return pick(function(z))
-
-            blocks = multiplets(getattr(acting, "rho_out", None), elements, 1 if y.ndim == 1 else y.shape[axis])
-            columns.append(torch.stack([_error(one, acting, x, y, e, radius, axis, blocks) for e in elements]))
-            names += [f"{name}[{', '.join(map(str, b))}]" if name or len(blocks) > 1 else "the output" for b in blocks]
-    if not columns:
+        y = function(x)
+        ask = partial(both_sides, function, x, y, elements=elements, action=action, outputs=outputs, radius=radius)
+        rows = [list(ask(g=e)) for e in elements]
+    if not rows[0]:
         raise InputError("`function` must return at least one tensor, got none; let it return what is to be compared.")
-    return torch.cat(columns, 1), names
+    return torch.tensor([[_error(*side[1:]) for side in row] for row in rows]), [side[0] for side in rows[0]]
+
+
+def both_sides(
+    function: Callable[[Tensor], Output],
+    x: Tensor,
+    y: Output,
+    g: Tensor,
+    elements: Tensor,
+    *,
+    action: Action | None = None,
+    outputs: TensorType | None = None,
+    radius: float | None = None,
+    disc: Tensor | None = None,
+) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:
+    """For every output that transforms by itself: its name, f(x), f(g x) and g f(x), each `(B, channels, values)`.
+
+    Arguments:
+        function: The map.
+        x: Inputs `(B, *)`.
+        y: Its outputs.
+        g: One matrix `(n, n)`.
+        elements: All that will be asked about, `(M, n, n)`: they tell which channels mix.
+        action: How it acts, see `field_error`.
+        outputs: How outputs that are not fields transform.
+        radius: Which outputs of fields count.
+        disc: What input fields are multiplied by where outputs have no places.
+    """
+    for name, pick in leaves(y):
+        here, given = pick(y), x
+        acting = default_action(g.shape[-1], x, here, outputs) if action is None else action
+        d = int(getattr(acting, "dimensions", 0))
+        fields = bool(d) and here.ndim == d + 2
+        if d and not fields and disc is not None:
+            given = x * disc.to(x)
+            here = pick(function(given))
+        left, right = sides(partial(_picked, function, pick), acting, given, here, g)
+        inside = counting_pixels(tuple(here.shape[-d:]), g, radius) if fields else None
+        three = [_values(z, fields, inside) for z in (here, left, right)]
+        blocks = multiplets(getattr(acting, "rho_out", None), elements, three[0].shape[1])
+        for block in blocks:
+            label = f"{name}[{', '.join(map(str, block))}]" if name or len(blocks) > 1 else "the output"
+            yield label, three[0][:, block], three[1][:, block], three[2][:, block]
+
+
+def _picked(function: Callable[[Tensor], Output], pick: Callable[[Output], Tensor], x: Tensor) -> Tensor:
+    return pick(function(x))
+
+
+def _values(z: Tensor, fields: bool, inside: Tensor | None) -> Tensor:
+    """The values that count, `(B, channels, values)`, in double precision."""
+    z = z.double()
+    if fields:
+        return z.flatten(2)[..., inside]
+    return z.reshape(len(z), 1, 1) if z.ndim == 1 else z.movedim(-1, 1).flatten(2) if z.ndim > 2 else z.unsqueeze(2)
 
 
 @contextmanager
@@ -205,45 +251,15 @@ def _floating(y: Tensor) -> Tensor:
     return y if y.is_floating_point() else y.double()
 
 
-def _error(
-    function: Callable[[Tensor], Tensor],
-    action: Action,
-    x: Tensor,
-    y: Tensor,
-    g: Tensor,
-    radius: float | None,
-    axis: int,
-    blocks: list[list[int]],
-) -> Tensor:
-    """The error of each block of channels, `(blocks,)`."""
-    d = getattr(action, "dimensions", 0)
-    shape = tuple(y.shape[y.ndim - d :]) if d and y.ndim == d + 2 else ()
-    inside = counting_pixels(shape, g, radius) if shape else None
-
-    def rows(z: Tensor) -> Tensor:
-        """Values that count, `(channels, values)`, in double precision."""
-        z = z.double().flatten(-len(shape))[..., inside] if inside is not None else z.double()
-        return z.reshape(1, -1) if z.ndim == 1 else z.movedim(axis, 0).flatten(1)
-
-    def mean_square(a: Tensor, b: Tensor) -> Tensor:
-        per_channel = rows(a - b).square().mean(1)
-        return torch.stack([per_channel[block].mean() for block in blocks])
-
-    left = equivariance_error(function, action, x, g, distance=mean_square)
-    miss = left if left.shape == (len(blocks),) else left.double().mean().reshape(1)
-    still = rows(y)
-    # Components of a vector have no mean of their own: a multiplet spreads about zero, unless it is one channel.
-    spread = torch.stack([_spread(still[block]) for block in blocks])
-    size = torch.stack([still[block].square().mean() for block in blocks])
-    constant = spread.sqrt() <= _CONSTANT * size.sqrt().clamp_min(1e-30)
-    error = (miss / spread.clamp_min(1e-300)).sqrt()
-    unmoved = miss.sqrt() <= _CONSTANT * size.sqrt().clamp_min(1e-30)
-    error = torch.where(constant & unmoved, torch.nan, error)
-    return torch.where((miss + spread).isnan(), torch.inf, error)
-
-
-def _spread(rows: Tensor) -> Tensor:
-    return (rows - rows.mean(1, keepdim=True)).square().mean()
+def _error(still: Tensor, left: Tensor, right: Tensor) -> float:
+    """The error of one output in units of its spread; nan where it is constant and stays so."""
+    miss, size = (left - right).square().mean(), still.square().mean().sqrt().clamp_min(1e-30)
+    spread = (still - still.mean((0, 2), keepdim=True)).square().mean()
+    if bool((miss + spread).isnan()):
+        return math.inf
+    if max(float(spread.sqrt()), float(miss.sqrt())) <= _CONSTANT * float(size):
+        return math.nan
+    return float((miss / spread.clamp_min(1e-300)).sqrt())
 
 
 def counting_pixels(shape: tuple[int, ...], g: Tensor, radius: float | None) -> Tensor:

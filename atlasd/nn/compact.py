@@ -15,6 +15,8 @@ from atlasd.errors import InputError
 
 _NOISE = 0.05
 """Largest change of the form under a unit generator that still counts as none: discovered bases are noisy."""
+_FLAT = 1e-3
+"""Least ratio of the axes of the form, squared: an algebra without a form, such as a shear, makes it ever flatter."""
 
 
 def invariant_form(group: Group, tolerance: float = _NOISE) -> Tensor | None:
@@ -34,33 +36,28 @@ def invariant_form(group: Group, tolerance: float = _NOISE) -> Tensor | None:
         >>> invariant_form(known.general_linear_plus(2)) is None
         True
     """
-    n = group.size
-    if not group.dimension:
-        form = (group.cosets.mT @ group.cosets).mean(0)
-        return _normalised(form) if _change(group, form) <= tolerance else None
-    symmetric = _symmetric_basis(n)  # (s, n, n)
-    rows = [_by_generator(a, symmetric).flatten(1).mT for a in _unit_frame(group)]
-    rows += [(c.mT @ symmetric @ c - symmetric).flatten(1).mT for c in group.cosets[1:]]
-    _, values, v = torch.linalg.svd(torch.cat(rows), full_matrices=True)
-    values = torch.cat([values, values.new_zeros(len(v) - len(values))])
-    kept = v[values <= max(tolerance, float(values.min()) * 1.001)]
-    # The nearest invariant form to the usual scalar product: positive wherever one is.
-    identity = torch.eye(n, dtype=torch.float64).flatten() @ symmetric.flatten(1).mT
-    form = torch.einsum("s,sij->ij", (kept @ identity) @ kept, symmetric)
-    if float(torch.linalg.eigvalsh(form)[0]) <= 1e-3 * float(form.abs().max()):
+    frame = straight_frame(group)
+    form = frame.mT @ frame
+    values = torch.linalg.eigvalsh(form)
+    if not float(values[0]) > _FLAT * float(values[-1]) or _change(group, form) > tolerance:
         return None
-    return _normalised(form) if _change(group, form) <= tolerance else None
+    return form / torch.linalg.det(form) ** (1 / len(form))
 
 
 def straight_frame(group: Group) -> Tensor:
     r"""Coordinates S `(n, n)` in which a reductive group contains the transposes of its elements.
 
-    There :math:`S A S^{-1}` takes up the least volume (Kempf and Ness, 1979), and a finite group is orthogonal. Where
+    There :math:`S A S^{-1}` takes up the least volume (Kempf and Ness, 1979), and a compact group is orthogonal. Where
     there are no such coordinates, as for a shear, S has a very large condition.
     """
+    change = torch.eye(group.size, dtype=torch.float64)
     if group.dimension:
-        return torch.from_numpy(balance(group.algebra.frame().numpy(), precision=1e-9))
-    return square_root((group.cosets.mT @ group.cosets).mean(0))
+        change = torch.from_numpy(balance(group.algebra.frame().numpy(), precision=1e-9))
+    straight = group.algebra.adjoint(change).frame() if group.dimension else group.algebra.basis
+    if float((straight + straight.mT).norm()) < 1:  # a boost alone has 2; rotations leave the mean over cosets alone
+        cosets = change @ group.cosets @ torch.linalg.inv(change)
+        change = square_root((cosets.mT @ cosets).mean(0)) @ change
+    return change
 
 
 def square_root(form: Tensor) -> Tensor:
@@ -121,25 +118,9 @@ def _unit_frame(group: Group) -> Tensor:
     return frame / torch.linalg.matrix_norm(frame, ord=2)[:, None, None] if len(frame) else frame
 
 
-def _symmetric_basis(n: int) -> Tensor:
-    pairs = [(i, j) for i in range(n) for j in range(i, n)]
-    basis = torch.zeros(len(pairs), n, n, dtype=torch.float64)
-    for s, (i, j) in enumerate(pairs):
-        basis[s, i, j] = basis[s, j, i] = 1.0 if i == j else math.sqrt(0.5)
-    return basis
-
-
-def _by_generator(a: Tensor, form: Tensor) -> Tensor:
-    return a.mT @ form + form @ a
-
-
 def _change(group: Group, form: Tensor) -> float:
     """Largest relative change of the form under generators and cosets."""
     size = torch.linalg.matrix_norm(form, ord=2)
-    moves = [_by_generator(a, form) for a in _unit_frame(group)]
+    moves = [a.mT @ form + form @ a for a in _unit_frame(group)]
     moves += [c.mT @ form @ c - form for c in group.cosets]
     return max(float(torch.linalg.matrix_norm(m, ord=2) / size) for m in moves)
-
-
-def _normalised(form: Tensor) -> Tensor:
-    return form / torch.linalg.det(form).abs() ** (1 / len(form))

@@ -1,38 +1,13 @@
-"""How much a network's outputs change when its inputs are moved by a group."""
+"""Elements inside and outside of a group, to ask networks about."""
 
 from __future__ import annotations
 
-__all__ = ["elements_inside", "elements_outside", "output_change", "scalings"]
-
-from collections.abc import Callable
+__all__ = ["elements_inside", "elements_outside", "scalings"]
 
 import torch
 from torch import Tensor
 
 from atlasd.algebra.group import Group
-
-
-def output_change(function: Callable[[Tensor], Tensor], x: Tensor, elements: Tensor) -> float:
-    """Root-mean-square change of the outputs, in units of their spread over the inputs; 0 is invariant.
-
-    Arguments:
-        function: Maps `(B, P, n)` to `(B,)`.
-        x: Sets of vectors, with shape `(B, P, n)`.
-        elements: Matrices that move every vector, with shape `(M, n, n)`.
-
-    Example:
-        >>> x = torch.randn(50, 3, 2, generator=torch.Generator().manual_seed(0))
-        >>> rotation = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]])
-        >>> round(output_change(lambda x: x.square().sum((1, 2)), x, rotation), 5)
-        0.0
-        >>> output_change(lambda x: x[:, 0, 0], x, rotation) > 1
-        True
-    """
-    with torch.no_grad():
-        still = function(x)
-        moved = torch.stack([function(x @ g.to(x).mT) for g in elements])
-    spread = still.std(correction=0).clamp_min(1e-12)
-    return float((moved - still).square().mean().sqrt() / spread)
 
 
 def elements_inside(group: Group, count: int, *, generator: torch.Generator, scale: float = 1.0) -> Tensor:

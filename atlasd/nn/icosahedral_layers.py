@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["HexConv", "HexPool", "HexUpsample"]
+__all__ = ["HexConv", "HexUpsample"]
 
 import math
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import once_differentiable
 
 from atlasd.errors import InputError
 from atlasd.nn.icosahedron import IcosahedralGrid, icosahedral_grid
 
-_VERTICES = 2048
+_VERTICES = 1024
 """Vertices whose rings are laid out together."""
 
 
@@ -110,27 +110,9 @@ class HexConv(nn.Module):
 
     def _oriented(self, x: Tensor, grid: IcosahedralGrid) -> Tensor:
         x = x[:, :, None] if self.in_field == "scalar" else _settle(x)
-        kernel, size = self._turned(), _outgoing(grid, self.stride)
-        # Rings take 42 numbers for each one of the field: they are laid out for some vertices at a time, and again
-        # in the backward pass.
-        parts = []
-        for start in range(0, size, _VERTICES):
-            stop = min(start + _VERTICES, size)
-            if torch.is_grad_enabled() and size > _VERTICES:
-                part = checkpoint(
-                    self._around, x, kernel, grid, start, stop, use_reentrant=False, preserve_rng_state=False
-                )
-            else:
-                part = self._around(x, kernel, grid, start, stop)
-            parts.append(part)
-        y = torch.cat(parts, -1)
+        index, share = _rings(grid, x.shape[2], _outgoing(grid, self.stride))
+        y: Tensor = _Rings.apply(x.flatten(2), self._turned(), index.to(x.device), share.to(x))
         return _settle(y) if self.out_field == "regular" else y.mean(2)
-
-    @staticmethod
-    def _around(x: Tensor, kernel: Tensor, grid: IcosahedralGrid, start: int, stop: int) -> Tensor:
-        """Values of all orientations at some vertices, `(B, C', 6, stop - start)`."""
-        near = surroundings(x, grid, stop, start)  # (B, C, R, N', 7)
-        return torch.einsum("dcopr,bcrnp->bdon", kernel, near)
 
     def _turned(self) -> Tensor:
         """The kernel in its six orientations, with shape `(C', C, 6, 7, R)`."""
@@ -141,33 +123,6 @@ class HexConv(nn.Module):
             every = torch.cat([kernel[..., :1], ring], -1)
             turned.append(every.roll(o, 2) if every.shape[2] == 6 else every)
         return torch.stack(turned, 2).transpose(-1, -2)  # (C', C, 6, R, 7) to (C', C, 6, 7, R)
-
-
-class HexPool(nn.Module):
-    """Brings scalars to the next coarser grid: the mean or the largest of each coarse vertex and its ring.
-
-    In the mean a neighbour counts half, since it lies between two coarse vertices.
-
-    Arguments:
-        resolution: Of the grid that comes in.
-        how: `mean` or `max`.
-    """
-
-    def __init__(self, *, resolution: int, how: Literal["mean", "max"] = "mean") -> None:
-        super().__init__()
-        _check(resolution, 2)
-        if how not in ("mean", "max"):
-            raise InputError(f"`how` must be 'mean' or 'max', got {how!r}.")
-        self.resolution, self.how = resolution, how
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps `(B, C, N)` to `(B, C, N')`."""
-        grid = icosahedral_grid(self.resolution)
-        _check_field(x, grid, None, "scalar")
-        if self.how == "mean":
-            return gathered(x, "pool", self.resolution, 2)
-        size = _outgoing(grid, 2)
-        return torch.maximum(x[..., :size], x[..., grid.neighbours[:size].to(x.device)].amax(-1))
 
 
 class HexUpsample(nn.Module):
@@ -205,10 +160,6 @@ def _matrix(what: str, resolution: int, stride: int, dtype: torch.dtype, device:
     else:
         size = _outgoing(grid, stride)
         index, weight, columns = grid.neighbours[:size], grid.shares[:size], len(grid)
-        if what == "pool":
-            index = torch.cat([torch.arange(size)[:, None], index], 1)
-            weight = torch.cat([torch.ones(size, 1, dtype=torch.float64), (weight > 0).double() / 2], 1)
-            weight = weight / weight.sum(1, keepdim=True)
     rows = torch.arange(len(index))[:, None].expand_as(index)
     there = weight.reshape(-1) > 0
     places = torch.stack([rows.reshape(-1), index.reshape(-1)])[:, there]
@@ -217,16 +168,40 @@ def _matrix(what: str, resolution: int, stride: int, dtype: torch.dtype, device:
     return matrix.coalesce().to(device)
 
 
-def surroundings(x: Tensor, grid: IcosahedralGrid, stop: int, start: int = 0) -> Tensor:
-    """Some vertices and their rings, in their frames: `(B, C, R, N)` to `(B, C, R, stop - start, 7)`."""
-    rows = slice(start, stop)
-    ring = grid.neighbours[rows].to(x.device)
-    values = x[..., ring]  # (B, C, R, vertices, 6)
-    if x.shape[2] == 6:
-        source = (torch.arange(6)[:, None, None] + grid.turns[rows]) % 6
-        values = values.gather(2, source.to(x.device).expand(*values.shape))
-    values = values * grid.shares[rows].to(values)
-    return torch.cat([x[..., rows, None], values], -1)
+@lru_cache(maxsize=32)
+def _rings(grid: IcosahedralGrid, orientations: int, size: int) -> tuple[Tensor, Tensor]:
+    """Where the values of vertices and their rings stand in `(B, C, R * N)`, `(R, size, 7)`, and their shares."""
+    own = torch.arange(size)[:, None]
+    places = torch.cat([own, grid.neighbours[:size]], 1)  # (size, 7)
+    turns = torch.cat([0 * own, grid.turns[:size]], 1)
+    ahead = (torch.arange(orientations)[:, None, None] + turns) % orientations
+    return ahead * len(grid) + places, torch.cat([torch.ones(size, 1), grid.shares[:size]], 1)
+
+
+class _Rings(torch.autograd.Function):
+    """Kernels on rings, which take 42 numbers for each of a field: laid out for some vertices at a time, both ways."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kernel: Tensor, index: Tensor, share: Tensor) -> Tensor:
+        """Maps `(B, C, R * N)` to `(B, C', 6, N')` by kernels `(C', C, 6, 7, R)`."""
+        ctx.save_for_backward(x, kernel, index, share)
+        y = x.new_empty(len(x), len(kernel), 6, index.shape[1])
+        for rows in torch.arange(index.shape[1]).split(_VERTICES):
+            y[..., rows] = torch.einsum("dcopr,bcrnp->bdon", kernel, x[..., index[:, rows]].mul_(share[rows]))
+        return y
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        x, kernel, index, share = ctx.saved_tensors
+        to_x, to_kernel = torch.zeros_like(x), torch.zeros_like(kernel)
+        for rows in torch.arange(index.shape[1]).split(_VERTICES):
+            near, part = x[..., index[:, rows]].mul_(share[rows]), grad[..., rows]
+            to_kernel += torch.einsum("bdon,bcrnp->dcopr", part, near)
+            del near
+            back = torch.einsum("dcopr,bdon->bcrnp", kernel, part).mul_(share[rows])
+            to_x.index_add_(2, index[:, rows].flatten(), back.flatten(2))
+        return to_x, to_kernel, None, None
 
 
 def _settle(x: Tensor) -> Tensor:

@@ -1,18 +1,19 @@
-"""What every layer of a model makes of some inputs: by hooks, or node by node of an exported program."""
+"""What every layer of a model makes of some inputs: by hooks, or node by node of a program or an ONNX file."""
 
 from __future__ import annotations
 
-__all__ = ["Step", "Window", "trace"]
+__all__ = ["OnnxModel", "Step", "Window", "trace"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
+from atlasd.errors import DataError
 from atlasd.nn.checks import evaluating
-from atlasd.nn.model_files import OnnxModel, OnnxNode
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def trace(model: Callable[[Tensor], Any], x: Tensor) -> list[Step]:
             nodes.run(x)
             return nodes.steps
         if isinstance(model, OnnxModel):
-            return [_onnx_step(node) for node in model.nodes(x)]
+            return model.steps(x)
         return _by_hooks(model, x)
 
 
@@ -115,21 +116,6 @@ def _step(name: str, module: nn.Module, given: tuple[Tensor, ...], made: Tensor)
         batchwise=isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is None,
         parts=not _is_whole(module) and any(True for _ in module.children()),
     )
-
-
-_POINTWISE = ("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Gelu", "Sigmoid", "Tanh", "Softplus", "Erf", "HardSwish")
-
-
-def _onnx_step(node: OnnxNode) -> Step:
-    sizes, window = node.options, None
-    kernel, sides = sizes.get("kernel_shape", []), tuple[int, ...]()
-    if node.made.ndim == 4 and len(kernel) == 2:
-        ends = sizes.get("pads", [0, 0, 0, 0])  # tops and lefts, then bottoms and rights
-        sides = tuple(ends) if ends[:2] != ends[2:] else ()
-        rest = ([s // 2 for s in map(sum, zip(ends[:2], ends[2:], strict=True))], sizes.get("dilations", [1, 1]))
-        window = Window(_pair(kernel), _pair(sizes.get("strides", [1, 1])), _pair(rest[0]), _pair(rest[1]))
-    pointwise = not node.weighted and node.kind in _POINTWISE
-    return Step(node.name, node.kind, node.given, node.made, node.weighted, pointwise, window, sides)
 
 
 def _pair(value: Any) -> tuple[int, int]:
@@ -191,3 +177,85 @@ class _Nodes(fx.Interpreter):
         kernel = self.env[args["weight"]].shape[2:] if kind == "conv2d" else args["kernel_size"]
         stride, dilation = args["stride"] or kernel, args.get("dilation", 1)
         return Window(_pair(tuple(kernel)), _pair(tuple(stride)), _pair(args["padding"]), _pair(dilation))
+
+
+_POINTWISE = ("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Gelu", "Sigmoid", "Tanh", "Softplus", "Erf", "HardSwish")
+
+
+class OnnxModel(nn.Module):
+    """A model in an ONNX file, run by onnxruntime.
+
+    Arguments:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise DataError(
+                f"`{path}` needs the package 'onnxruntime' to be run; pip install 'atlasd[onnx]'."
+            ) from error
+        self.path = path
+        try:
+            self._session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise DataError(f"`{path}` cannot be read as ONNX: {str(error).splitlines()[0]}.") from error
+        if len(self._session.get_inputs()) != 1:
+            raise DataError(f"`{path}` must take one input, got {len(self._session.get_inputs())}; export it with one.")
+
+    def forward(self, x: Tensor) -> Any:
+        """Inputs `(B, *)` to one output or a tuple of them."""
+        made = self._run(self._session, x)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def steps(self, x: Tensor) -> list[Step]:
+        """The operations that depend on the inputs, in the order of their work."""
+        try:
+            import onnx
+            import onnxruntime
+
+            model = onnx.load(str(self.path), load_external_data=False)
+            names = [name for node in model.graph.node for name in node.output if name]
+            del model.graph.output[:]
+            model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+            options = onnxruntime.SessionOptions()
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+            values = dict(zip(names, self._run(session, x), strict=True))
+        except Exception:  # no package onnx, weights in other files, outputs that are no tensors: it runs, unwatched
+            return []
+        moving = {model.graph.input[0].name: x}
+        found = []
+        for node in model.graph.node:
+            given, made = tuple(moving[i] for i in node.input if i in moving), values[node.output[0]]
+            if not given or not made.is_floating_point():
+                continue
+            moving[node.output[0]] = made
+            weighted = any(i and i not in moving for i in node.input)
+            pointwise = not weighted and node.op_type in _POINTWISE
+            sizes = {a.name: list(a.ints) for a in node.attribute if len(a.ints)}
+            place = _walk(sizes) if made.ndim == 4 and len(sizes.get("kernel_shape", [])) == 2 else (None, ())
+            found.append(Step(node.name, node.op_type, given, made, weighted, pointwise, *place))
+        return found
+
+    @property
+    def batch(self) -> int | None:
+        """The number of samples that it takes; `None` for any."""
+        first = self._session.get_inputs()[0].shape[0]
+        return first if isinstance(first, int) else None
+
+    @staticmethod
+    def _run(session: Any, x: Tensor) -> list[Tensor]:
+        given = session.get_inputs()[0]
+        x = x.detach().double() if given.type == "tensor(double)" else x.detach().float()
+        return [torch.from_numpy(y) for y in session.run(None, {given.name: x.numpy()})]
+
+
+def _walk(sizes: dict[str, list[int]]) -> tuple[Window, tuple[int, ...]]:
+    """The window of an operation of ONNX, and what it pads at each side where these differ."""
+    ends = sizes.get("pads", [0, 0, 0, 0])  # tops and lefts, then bottoms and rights
+    padding = [(a + b) // 2 for a, b in zip(ends[:2], ends[2:], strict=True)]
+    rest = (sizes.get("strides", [1, 1]), padding, sizes.get("dilations", [1, 1]))
+    return Window(_pair(sizes["kernel_shape"]), *map(_pair, rest)), tuple(ends) if ends[:2] != ends[2:] else ()

@@ -114,6 +114,14 @@ def write_audit(found: Audit, path: str | Path, title: str = "Audit of a model")
             (e.name, _share(e.worst), f"{_end(e.lower)} to {_end(e.upper)}", _share(e.tolerance), e.decision)
             for e in found.elements
         ],
+        outputs=[]
+        if found.worst is None
+        else [
+            (name, _share(strength), f"{_share(low)} to {_share(high)}")
+            for name, strength, low, high in zip(
+                found.outputs, found.worst.strengths, found.worst.lower, found.worst.upper, strict=True
+            )
+        ],
         layers=[
             (f.name, f.kind, _share(f.given), _share(f.made), f.cause or ("here" if f.culprit else ""))
             for f in found.layers

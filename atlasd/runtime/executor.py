@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypeVar
 
 import torch
 
@@ -115,15 +115,6 @@ class _Sent:
         return self.future is None or (self.future.done() and self.future.exception() is not None)
 
 
-class _How(TypedDict, total=False):
-    """Options of `Workers.map` and `Workers.stream`, which explains them."""
-
-    progress: Progress | None
-    label: str
-    stage: str
-    quick: bool
-
-
 @dataclass(eq=False)
 class Workers:
     """Runs tasks in order of their numbers, and tries again what fails.
@@ -172,11 +163,7 @@ class Workers:
             self.executor.end()
 
     def map(
-        self,
-        function: Callable[..., T],
-        tasks: Sequence[tuple[Any, ...]],
-        names: Sequence[object],
-        **how: Unpack[_How],
+        self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], names: Sequence[object], **how: Any
     ) -> list[T]:
         """Results of all tasks, in their order; the arguments are those of `stream`."""
         return list(self.stream(function, tasks, names, **how))

@@ -50,7 +50,7 @@ def _acquire(path: Path) -> int:
             continue
         try:
             owner = os.read(descriptor, 32).decode(errors="replace").strip()
-            if not _lock(descriptor, owner):
+            if not _lock(descriptor):
                 raise DataError(
                     f"`{path.parent}` must not be written by two runs, got process {owner or 'unknown'} at work there; "
                     "wait for it, or choose another directory."
@@ -75,25 +75,17 @@ def _is_still(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _lock(descriptor: int, owner: str) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # not on this system: the number of the process must do
-        return not owner.isdigit() or int(owner) == os.getpid() or not _alive(int(owner))
+def _lock(descriptor: int) -> bool:
     for _ in range(3):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError):
+            if os.name == "posix":
+                import fcntl
+
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            else:
+                import msvcrt
+
+                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
             return True
-        except OSError:
-            time.sleep(0.05)
+        time.sleep(0.05)
     return False
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True

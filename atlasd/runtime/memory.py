@@ -13,6 +13,8 @@ __all__ = [
 
 import contextlib
 import ctypes
+import math
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,6 +23,8 @@ from pathlib import Path
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _MEMORY = Path("/proc/meminfo")
+_THREAD = 64.0
+"""MB that a thread may reserve."""
 # From malloc.h of the GNU C library: size from which memory is mapped for itself, free memory that is given back, and
 # how much more is asked for at once.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
@@ -61,13 +65,15 @@ def bounded_memory(megabytes: float) -> Iterator[None]:
     first, since the limit is one of the process.
     """
     held = _status("VmData")
-    if not held or threading.current_thread() is not threading.main_thread():
+    if not held or math.isinf(megabytes) or threading.current_thread() is not threading.main_thread():
         yield
         return
     import resource
 
     soft, hard = before = resource.getrlimit(resource.RLIMIT_DATA)
-    limits = [int((held + megabytes) * 2**20), *(each for each in (soft, hard) if each != resource.RLIM_INFINITY)]
+    # Whatever is imported inside may start a thread for each core, with a stack and buffers.
+    room = held + megabytes + _THREAD * (os.cpu_count() or 1)
+    limits = [int(room * 2**20), *(each for each in (soft, hard) if each != resource.RLIM_INFINITY)]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
     try:
         yield

@@ -86,29 +86,17 @@ class Terminal:
     """
 
     def __init__(self, verbose: bool = False) -> None:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-        from rich.progress import Progress as Bars
+        import rich.progress as bars
 
         from atlasd.runtime.console import EscapingConsole
 
         self._verbose = verbose
         self._console = EscapingConsole(stderr=True, soft_wrap=True)
-        self._bars = Bars(
-            TextColumn("{task.description:<28}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
+        columns = (bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
+        self._bars = bars.Progress(
+            bars.TextColumn("{task.description:<28}"), *columns,
+            console=self._console, transient=True, disable=not self._console.is_terminal,
+        )  # fmt: skip
 
     def __enter__(self) -> Terminal:
         self._bars.start()

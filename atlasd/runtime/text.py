@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["did_you_mean", "escaped"]
+__all__ = ["counted", "did_you_mean", "escaped"]
 
 import difflib
 import unicodedata
@@ -39,3 +39,13 @@ def escaped(text: str) -> str:
 
 def _harmless(character: str) -> bool:
     return character.isprintable() or character in "\n\t" or unicodedata.category(character) == "Zs"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things in words, with the plural in s.
+
+    Example:
+        >>> counted(1, "component"), counted(2, "component")
+        ('1 component', '2 components')
+    """
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -238,14 +238,19 @@ def test_a_codec_that_runs_code(tmp_path):
     assert not (tmp_path / "sprung").exists()
 
 
-def test_a_store_of_links(tmp_path, secret):
+@pytest.fixture
+def store_of_links(tmp_path, secret):
     store = tmp_path / "d.zarr"
     zarr.open_group(str(store), mode="w").create_array("x", data=np.arange(100.0))
     chunk = next(p for p in (store / "x").rglob("*") if p.is_file() and p.name != "zarr.json")
     chunk.unlink()
     chunk.symlink_to(secret)
+    return store
+
+
+def test_a_store_of_links(store_of_links):
     with pytest.raises(DataError, match="must hold its own data, got the symbolic link"):
-        read(store)
+        read(store_of_links)
 
 
 def test_a_store_that_claims(tmp_path):
@@ -373,11 +378,6 @@ def test_vectors_that_no_search_could_transform_are_not_read(tmp_path):
         read_own(choose([open_data(tmp_path / "d.npz")]), Cleaning())
 
 
-def test_links_in_a_store_that_is_handed_over(tmp_path, secret):
-    store = tmp_path / "d.zarr"
-    zarr.open_group(str(store), mode="w").create_array("x", data=np.arange(100.0))
-    chunk = next(p for p in (store / "x").rglob("*") if p.is_file() and p.name != "zarr.json")
-    chunk.unlink()
-    chunk.symlink_to(secret)
+def test_links_in_a_store_that_is_handed_over(store_of_links):
     with pytest.raises(DataError, match="must hold its own data, got the symbolic link"):
-        stored(zarr.open_group(str(store), mode="r")["x"])
+        stored(zarr.open_group(str(store_of_links), mode="r")["x"])

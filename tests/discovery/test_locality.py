@@ -84,3 +84,11 @@ def test_given_radii_are_kept(noise):
         survey_charts(noise[..., :6, :6], noise[..., :6, :6])
     with pytest.raises(InputError, match="vectors need no charts"):
         survey_charts(noise[:, 0, 0], noise[:, 0, 0, 0])
+
+
+def test_a_map_that_is_not_linear_needs_no_atlas():
+    white = torch.randn(60, 1, 32, 32, generator=torch.Generator().manual_seed(5))
+    x = torch.nn.functional.avg_pool2d(white, 5, stride=1)
+    slope = torch.stack(torch.gradient(x, dim=(2, 3)))
+    found = ad.discover(x, slope.square().sum(0), cosets=False, progress=False)
+    assert found.group.name == "SO(2)" and len(found.charts) > 1

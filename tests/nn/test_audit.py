@@ -103,7 +103,18 @@ def test_only_the_broken_output_is_named(x):
     assert found.outputs == ("mean[0]", "corner[0]")
     for e in found.elements:
         assert e.strengths[0] < 1e-4 and e.strengths[1] > 0.5 and e.lower[1] > 0.2
-    assert found.layers == () and "no module" in found.notes[0]
+    assert found.layers == () and "cannot be watched" in found.notes[0]
+
+
+def test_rounding_is_no_breaking():
+    """Outputs that vary by some units of the last place only: nothing can be said in single precision."""
+    x = torch.randn(16, 1, 12, 12, generator=stream(7))
+
+    def model(z):
+        return 0.1 + 3e-6 * z.to(torch.float64).square().mean((2, 3)).to(z) + 1e-8 * z[:, :, 0, 0]
+
+    assert not audit(model, x, C4).broken and not audit(model, x, C4).symmetric
+    assert audit(model, x.double(), C4).broken
 
 
 def test_constant_models_prove_nothing(x):
@@ -138,6 +149,8 @@ def test_fix_shows_its_price(x):
 def test_wrong_input():
     with pytest.raises(InputError, match="at least 4 samples"):
         audit(nn.Identity(), torch.zeros(2, 1, 5, 5), C4)
+    with pytest.raises(InputError, match="must be finite, got NaN"):
+        audit(nn.Identity(), torch.full((5, 1, 5, 5), torch.nan), C4)
 
 
 def exported(model, x, path):

@@ -13,7 +13,8 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
 from atlasd.nn import EGNN, AtlasGNN, LieGNN, LorentzNet, LorentzNetWithoutMetric, MetricGNN
 from atlasd.nn import metric_gnn as module
-from atlasd.nn.equivariance import elements_inside, elements_outside, output_change, scalings
+from atlasd.nn.checks import field_error
+from atlasd.nn.equivariance import elements_inside, elements_outside, scalings
 from atlasd.nn.metric_gnn import minkowski
 from atlasd.nn.metrics import save_metric
 from atlasd.runtime.random import stream
@@ -38,6 +39,11 @@ NETWORKS = {
 laws = pytest.mark.parametrize("name", NETWORKS)
 ALL = {**{name: make for name, (make, _) in NETWORKS.items()}, "without": LorentzNetWithoutMetric}
 every = pytest.mark.parametrize("name", ALL)
+
+
+def output_change(function, x, elements):
+    """Root-mean-square change of the outputs in units of their spread."""
+    return float(field_error(function, x, elements).square().mean().sqrt())
 
 
 def jets(count=12, length=7, seed=0, dtype=torch.float64):

@@ -54,11 +54,11 @@ def test_the_lock_of_a_removed_file_is_no_lock(tmp_path, monkeypatch):
     taken = []
     real = lock._lock
 
-    def late(descriptor, owner):
+    def late(descriptor):
         if not taken:
-            taken.append(owner)
+            taken.append(descriptor)
             (tmp_path / ".lock").unlink()
-        return real(descriptor, owner)
+        return real(descriptor)
 
     monkeypatch.setattr(lock, "_lock", late)
     with sole_owner(tmp_path):

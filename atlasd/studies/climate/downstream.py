@@ -66,6 +66,7 @@ class ClimateDownstreamConfig(PaperConfig):
     rows: int = option(96, "rows of maps made up", least=16)
     train: int = option(240, "maps made up to train on", least=2)
     test: int = option(60, "maps made up to test on", least=1)
+    seeds: int = option(3, "trainings of each network, from the seed given on", least=1)
     experts: int = option(2, "experts who label each map made up", least=1)
     discord: float = option(0.0, "of those experts: 0 is nearly of one mind, 1 as in ClimateNet", least=0, most=2)
     epochs: int = option(30, "passes over all maps and experts", least=1)
@@ -75,7 +76,6 @@ class ClimateDownstreamConfig(PaperConfig):
         0.998, "share that the running mean of the weights keeps in a step; 0 for none", least=0, most=1
     )
     schedule: Literal["cycle", "constant"] = option("cycle", "learning rates that rise and fall, or one")
-    seeds: int = option(3, "trainings of each network, from the seed given on", least=1)
 
 
 CONFIG = ClimateDownstreamConfig

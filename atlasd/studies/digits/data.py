@@ -37,9 +37,8 @@ RADIUS = 14
 """Digits are drawn inside windows of 29 x 29 pixels."""
 CENTRES = ((30, 20), (30, 60), (30, 100))
 """Pixels (row, column) about which the digits are rotated: 1/6, 1/2 and 5/6 of the way around."""
-BACKGROUND = 10
-"""The class of pixels that are fully black; 0 to 9 are the digits."""
-CLASSES = 11
+BACKGROUND, CLASSES = 10, 11
+"""The class of pixels that are fully black, and the number of classes; 0 to 9 are the digits."""
 _CHUNK = 1500
 
 

@@ -19,7 +19,8 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery, load
 from atlasd.errors import DataError
-from atlasd.nn.equivariance import elements_inside, elements_outside, output_change, scalings
+from atlasd.nn.checks import field_error
+from atlasd.nn.equivariance import elements_inside, elements_outside, scalings
 from atlasd.nn.metric_gnn import (
     EGNN,
     AtlasGNN,
@@ -256,7 +257,8 @@ def _change(network: MetricGNN, found: Discovery, x: Tensor, count: int, seed: i
         "scaling": scalings(4, count, generator=stream(seed, "tagger", "scaling")),
         "outside": elements_outside(found.group, count, generator=stream(seed, "tagger", "outside")),
     }
-    return {name: output_change(lambda x: log_odds(exact, x), x.double(), g) for name, g in groups.items()}
+    errors = {name: field_error(lambda x: log_odds(exact, x), x.double(), g) for name, g in groups.items()}
+    return {name: float(error.square().mean().sqrt()) for name, error in errors.items()}
 
 
 def _row(name: str, runs: list[dict[str, Any]], paper: Mapping[str, float]) -> dict[str, Any]:

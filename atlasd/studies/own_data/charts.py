@@ -11,13 +11,10 @@ from dataclasses import dataclass
 import torch
 
 from atlasd.data.arrays import OwnData
-from atlasd.discovery.locality import ChartSurvey, survey_charts
+from atlasd.discovery.locality import MOST, ChartSurvey, survey_charts
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.progress import Progress
-
-MOST = {2: 16, 3: 8}
-"""The most charts of a plane and of space: time grows with their number, what they say together hardly does."""
 
 NOT_LINEAR = 3
 """How many times longer a map takes that is not linear."""

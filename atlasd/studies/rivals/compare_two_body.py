@@ -21,6 +21,7 @@ from atlasd.discovery.flow import FlowPredictor, discover_flow
 from atlasd.errors import InputError
 from atlasd.geometry.actions import VectorAction
 from atlasd.geometry.affine import as_inputs
+from atlasd.geometry.polynomial import integrate
 from atlasd.nn.mlp import EquivariantMLP
 from atlasd.nn.tensor_types import vector
 from atlasd.runtime.random import stream
@@ -78,14 +79,9 @@ def two_body_orbits(count: int, seed: int, *, force: tuple[float, float] = (0.0,
         q, p = u[..., :2], u[..., 2:]
         return torch.cat([p, pull - q / (4 * q.norm(dim=-1, keepdim=True) ** 3)], dim=-1)
 
-    states, h = [z], _STEP / _FINE
+    states = [z]
     for _ in range(2 * _LENGTH - 1):
-        for _ in range(_FINE):
-            a = rate(z)
-            b = rate(z + h / 2 * a)
-            c = rate(z + h / 2 * b)
-            z = z + h / 6 * (a + 2 * b + 2 * c + rate(z + h * c))
-        states.append(z)
+        states.append(integrate(rate, states[-1], _STEP, _FINE))
     path = torch.stack(states, dim=1)
     return Orbits(torch.cat([path[..., :2], -path[..., :2], path[..., 2:], -path[..., 2:]], dim=-1))
 

@@ -13,10 +13,9 @@ from torch import Tensor
 from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.geometry.actions import VectorAction
+from atlasd.geometry.polynomial import integrate
 from atlasd.studies.zoo.negatives import ripples
 from atlasd.studies.zoo.system import System, alone, vector_system
-
-_STEPS = 12
 
 
 def kepler_states(samples: int, generator: torch.Generator) -> Tensor:
@@ -51,14 +50,7 @@ def kepler_step(x: Tensor, time: float = 0.5, force: tuple[float, float] = (0.0,
         q, p = z[..., :2], z[..., 2:]
         return torch.cat([p, pull - q / q.norm(dim=-1, keepdim=True) ** 3], dim=-1)
 
-    h = time / _STEPS
-    for _ in range(_STEPS):
-        a = rate(x)
-        b = rate(x + h / 2 * a)
-        c = rate(x + h / 2 * b)
-        d = rate(x + h * c)
-        x = x + h / 6 * (a + 2 * b + 2 * c + d)
-    return x
+    return integrate(rate, x, time, steps=12)
 
 
 def kepler_systems(generator: torch.Generator) -> tuple[System, ...]:
