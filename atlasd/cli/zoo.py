@@ -32,7 +32,7 @@ def zoo(
 ) -> None:
     """Try every system of known symmetry, and count what is found and what is made up."""
     from atlasd import __version__
-    from atlasd.discovery.tolerance import TOLERANCE
+    from atlasd.limits import TOLERANCE
     from atlasd.runtime.stages import keeping
     from atlasd.studies.record import check_directory
     from atlasd.studies.zoo.run import QUICK, describe_zoo, plan_zoo, run_zoo, write_zoo, zoo_table

@@ -24,10 +24,11 @@ from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.cosets import CosetSearch, Proposed
-from atlasd.discovery.decide import APART, EXACT, Finding, approximate, exact_class
+from atlasd.discovery.decide import Finding, approximate, exact_class
 from atlasd.discovery.result import Direction, Verdict
 from atlasd.discovery.search import Found
 from atlasd.discovery.verdict import Court
+from atlasd.limits import APART, EXACT
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
@@ -78,8 +79,9 @@ def promising(court: Court, found: Found) -> Iterator[tuple[Tensor, tuple[str, .
         algebra = closed(basis[:k])
         if algebra is not None:
             made = in_standard_form(court, algebra)
-            spoiled = float(court.strengths(made)[0].max()) > max(1.5 * float(quick[k - 1]), court.tolerance / 4)
-            if not spoiled or k == 1:
+            moved, unsure = court.strengths(made)
+            clearly = float((moved.square() - unsure.square()).max().clamp_min(0.0).sqrt())
+            if clearly <= max(1.5 * float(quick[k - 1]), court.tolerance / 4) or k == 1:
                 yield made, notes
                 continue
         notes = ("some candidates were left out: their brackets leave the span",)
@@ -91,21 +93,26 @@ def apart(better: Tensor, worse: Tensor, error: Tensor, floor: float) -> bool:
 
 
 def settle_generators(court: Court, found: Found) -> Settled:
-    """The largest algebra of promising candidates that passes the verdict as a whole."""
+    """The largest algebra that passes the verdict, of promising candidates or of those among them that pass."""
     dropped: dict[int, Finding] = {}
     notes = found.notes
+    part: Settled | None = None
     for basis, said in promising(court, found):
+        if part is not None and len(part.matrices) >= len(basis):
+            return part
         findings = court.generators(basis)
         order = sorted(range(len(findings)), key=lambda i: _rank(findings[i]))
         if not all(f.passed for f in findings):
             # The smallest of nested spans says most about what fails.
             dropped = {i: findings[i] for i in order if not findings[i].passed}
-            if found.fixed:
-                kept = [i for i in order if findings[i].passed]
-                part = closed(basis[kept]) if kept else None
-                again = [] if part is None else court.generators(part)
-                if part is not None and all(f.passed for f in again):
-                    return Settled(part, again, list(dropped.values()), notes)
+            kept = [i for i in order if findings[i].passed]
+            inside = closed(basis[kept]) if kept else None
+            if inside is None:
+                continue
+            inside = in_standard_form(court, inside)
+            again = court.generators(inside)
+            if all(f.passed for f in again):
+                part = max(part, Settled(inside, again, list(dropped.values()), (*notes, *said)), key=_size)
             continue
         count = exact_class([findings[i] for i in order], court.floor)
         best = closed(basis[order[:count]])
@@ -114,6 +121,8 @@ def settle_generators(court: Court, found: Found) -> Settled:
             others += [approximate(findings[i]) for i in order[count:]]
             return Settled(basis[order[:count]], [findings[i] for i in order[:count]], others, (*notes, *said))
         return Settled(basis, findings, others, (*notes, *said))
+    if part is not None:
+        return part
     n = court.problem.size
     nothing = torch.zeros(0, n, n, dtype=torch.float64)
     if not dropped and len(found.basis):
@@ -121,6 +130,10 @@ def settle_generators(court: Court, found: Found) -> Settled:
         best = found.basis[court.strengths(found.basis)[0].argsort()[:1]]
         return Settled(nothing, [], court.generators(best), notes)
     return Settled(nothing, [], list(dropped.values()), notes)
+
+
+def _size(settled: Settled | None) -> int:
+    return 0 if settled is None else len(settled.matrices)
 
 
 def _rank(finding: Finding) -> float:

@@ -15,9 +15,9 @@ from torch.nn import functional
 
 from atlasd.algebra.basis import standard_form
 from atlasd.data.samples import Samples
-from atlasd.discovery.decide import APART
 from atlasd.errors import InputError
 from atlasd.geometry.monomials import LEAST, Monomials, write_sum
+from atlasd.limits import APART
 from atlasd.prediction.crossfit import cross_fit
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.progress import Progress

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from atlasd.limits import LEVEL, TWO_SIDED
 from atlasd.prediction.trivial import centre_crop
 
-_OWN = 0.95
+_OWN = 1 - LEVEL
 """Share of the data themselves that counts as lying where data are."""
 _PATCHES = 3000
 _LARGE = 8
@@ -63,7 +64,10 @@ class VectorCoverage:
         products = (products - self.shift) / self.size
         self.axes = torch.linalg.eigh(products.mT @ products / len(products)).eigenvectors
         along = products @ self.axes
-        low, high = along.amin(0), along.amax(0)
+        # Most data are nowhere among the most extreme; one wild sample says nothing about where the others are.
+        ranks = along.argsort(0).argsort(0) * (2 / max(len(along) - 1, 1)) - 1
+        most = float(ranks.abs().amax(1).quantile(_OWN))
+        low, high = along.quantile(torch.tensor([0.5 - most / 2, 0.5 + most / 2], dtype=along.dtype), dim=0)
         margin = 0.05 * (high - low) + 1e-6
         self.low, self.high = low - margin, high + margin
         tokens = x.reshape(-1, x.shape[-1]).double()
@@ -89,7 +93,7 @@ class VectorCoverage:
     def worse(self, there: Tensor, here: Tensor, covered: Tensor) -> Tensor:
         """How much more it costs to predict labels where samples are taken than where they come from, `(M, B)`.
 
-        0 where the difference, a mean over neighbours, is within two standard errors. A contraction takes all samples
+        0 where the difference, a mean over neighbours, may be an accident. A contraction takes all samples
         to the same few neighbours, whose mean is known no better for being taken often.
 
         Arguments:
@@ -102,7 +106,7 @@ class VectorCoverage:
         weights = zero.scatter_add(1, there, share).scatter_add(1, here.expand_as(there), -share) / m
         each = zero.scatter_add(1, self.near.flatten().expand(len(there), -1), weights.repeat_interleave(m, dim=1))
         shift = self.level[there] - self.level[here]
-        clear = (share * shift).sum(1).abs() > 2 * self.spread * each.norm(dim=1)
+        clear = (share * shift).sum(1).abs() > TWO_SIDED * self.spread * each.norm(dim=1)
         return shift * clear[:, None]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["APART", "EXACT", "SEEN", "Finding", "approximate", "decide", "exact_class", "root"]
+__all__ = ["Finding", "approximate", "decide", "exact_class", "root"]
 
 import math
 from collections.abc import Sequence
@@ -11,14 +11,8 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from atlasd.discovery.result import Decision, Direction
+from atlasd.limits import APART, MOST
 from atlasd.runtime.codec import storable
-
-SEEN = 0.5
-"""Share of a planted breaking that must be noticed before a symmetry is claimed."""
-APART = 3.0
-"""Strengths whose intervals lie a factor of this apart are of different classes."""
-EXACT = 0.1
-"""Share of the tolerance below which a breaking is not told from none."""
 
 
 @storable()
@@ -66,13 +60,13 @@ def decide(
         extent: The largest size that was judged.
     """
     lower = root(low)
-    strength = min(root(ratio) / max(kappa, SEEN), 1.0)
+    strength = min(root(ratio) / max(kappa, MOST), 1.0)
     decision: Decision
     if lower > tolerance:
         decision, reason = "broken", f"breaking at least {lower:.0%}, above the tolerance of {tolerance:.0%}"
     elif upper <= tolerance:
         decision, reason = "symmetry", f"breaking at most {upper:.1%}, below the tolerance of {tolerance:.0%}"
-    elif kappa < SEEN:
+    elif kappa < MOST:
         decision = "cannot tell"
         reason = f"of a planted breaking of {tolerance:.0%} only {kappa:.0%} would have been noticed"
         return Direction(math.nan, 0.0, math.nan, kappa, coverage, decision, reason, tolerance, extent)

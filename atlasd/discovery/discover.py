@@ -38,7 +38,6 @@ from atlasd.discovery.targets import (
     say_time,
     set_aside,
 )
-from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.discovery.translations import more_with_translations
 from atlasd.discovery.trial import Clock, Trial, leading, taken
 from atlasd.discovery.vector_fields import discover_fields
@@ -47,6 +46,7 @@ from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.polynomial import PolynomialAction
+from atlasd.limits import TOLERANCE
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.device import on_device
 from atlasd.runtime.executor import About, TaskFailed, working

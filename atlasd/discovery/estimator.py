@@ -12,8 +12,8 @@ import torch
 
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery
-from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.errors import InputError
+from atlasd.limits import TOLERANCE
 
 
 class SymmetryDiscovery:

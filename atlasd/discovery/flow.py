@@ -19,12 +19,12 @@ from atlasd.discovery.conserved import Conserved, find_conserved
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery, Verdict
-from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.discovery.vector_fields import FieldDiscovery, flow_among
 from atlasd.errors import InputError
 from atlasd.geometry.actions import VectorAction
 from atlasd.geometry.affine import AffineAction, as_inputs, linear_part
 from atlasd.geometry.polynomial import PolynomialAction
+from atlasd.limits import TOLERANCE
 from atlasd.prediction.forms import FormPredictor
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.progress import Progress, Silent

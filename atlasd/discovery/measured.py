@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.decide import root
+from atlasd.limits import TWO_SIDED
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +57,12 @@ class Measured:
         return float((self.excess @ weights).sum()) / bottom if bottom > 0 else math.inf
 
     def error(self, weights: Tensor) -> float:
-        """Twice the standard error of the ratio."""
+        """Half the width of an interval of the ratio."""
         e, d = self.excess @ weights, self.scale @ weights
         mean = float(d.mean())
         if not mean > 0:
             return math.inf
-        return 2 * float((e - self.ratio(weights) * d).std()) / mean / len(e) ** 0.5
+        return TWO_SIDED * float((e - self.ratio(weights) * d).std()) / mean / len(e) ** 0.5
 
     def hidden(self, weights: Tensor) -> float:
         """The largest strength that a breaking can have which the predictor does not show at all.

@@ -128,6 +128,23 @@ class VectorPart(Part):
             rows.append(torch.stack([(covered[..., None] * a * b).sum((1, 2)) for a, b in pairs], dim=-1))
         return torch.stack(rows).unsqueeze(2)
 
+    def uneven(self, g: Tensor) -> Tensor:
+        """See `Residual.uneven`; `(M, 3)`, for monomials of degree 1, 2 and 3."""
+        x, y, p = self.data
+        left = (y - p).flatten(1).double()
+        left = left / left.square().mean(0).sqrt().clamp_min(1e-300)
+        both = (left @ left.mT).fill_diagonal_(0.0)  # a sample is never paired with itself
+        moved, _ = self._sides(g, self.problem.functions)
+        here = functional.normalize(x.flatten(1).double(), dim=1)
+        rows = []
+        for there in functional.normalize(moved.flatten(2).double(), dim=2):
+            same, cross, other = here @ here.mT, here @ there.mT, there @ there.mT
+            # Inner products of what features of one degree change by under g.
+            kernels = [same**d - cross**d - cross.mT**d + other**d for d in (1, 2, 3)]
+            terms = torch.stack([both * k for k in kernels]).flatten(1)
+            rows.append(terms.sum(1) / (2 * terms.square().sum(1)).sqrt().clamp_min(1e-300))
+        return torch.stack(rows)
+
     def _added(self, plant: Any) -> Function:
         """What was added to the targets, as a map of inputs."""
         if not self.problem.classes:

@@ -20,12 +20,12 @@ from atlasd.discovery.part_fields import FieldPart
 from atlasd.discovery.prepare import pose, prepare
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import Discovery
-from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.discovery.verdict import Court
 from atlasd.discovery.weights import Weights
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
 from atlasd.geometry.atlas import Atlas
+from atlasd.limits import TOLERANCE
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.memory import free_megabytes
 from atlasd.runtime.progress import Progress, Silent

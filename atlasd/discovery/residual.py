@@ -226,6 +226,15 @@ class Residual:
         given = _Each([(p, [self._of_block(f, *r) for f in fs]) for p, fs in planted] for r in self.ranges)
         return self._joined(self._all("recovered", elements.double(), given), 2) / len(self.index)
 
+    def uneven(self, elements: Tensor) -> float:
+        """How clearly errors of a map of vectors go with what elements `(M, n, n)` change, in standard deviations.
+
+        Where neither the errors nor the data change under g, errors have nothing to do with differences of features of
+        x and of g x. For each degree of monomials, all of them are looked at together, by the products of the errors of
+        two samples. A breaking shows here that the map does not hold at all: a product of three vectors of a set.
+        """
+        return float(torch.cat(self._all("uneven", elements.double())).max())
+
     def hidden(self, plants: Sequence[Function]) -> Tensor:
         """Of fields, what products of neighbouring values tell of the errors of the map, and of plants.
 

@@ -18,6 +18,7 @@ from atlasd.discovery.search import Found, solve
 from atlasd.errors import InputError
 from atlasd.geometry.monomials import Monomials
 from atlasd.geometry.polynomial import PolynomialAction
+from atlasd.limits import MOST
 from atlasd.runtime.progress import Progress
 
 _UNFELT = 0.1
@@ -141,7 +142,7 @@ def at_finite_size(problem: Problem, basis: Tensor, span: Tensor) -> Tensor:
     for a in scaled(basis)[:, None]:
         for size in _REACHED:
             covered = residual.losses(near(a, size)[0, :, 0]).covered
-            if float(covered.mean()) >= 0.5:
+            if float(covered.mean()) >= MOST:
                 break
         best, damping = math.inf, 1e-3
         here, shares = a, covered / covered.sum((1, 2), keepdim=True).clamp_min(1.0)

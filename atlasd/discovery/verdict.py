@@ -13,21 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.discovery.decide import EXACT, SEEN, Finding, decide, root
+from atlasd.discovery.decide import Finding, decide, root
 from atlasd.discovery.measured import Measured
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Losses, Residual, known_inputs, scaled
 from atlasd.discovery.result import Direction
 from atlasd.discovery.sensitivity import Sensitivity
+from atlasd.limits import CLEAR, EXACT, FEWEST, LEVEL, MOST, TWO_SIDED
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
-LEVEL = 0.05
-"""Probability, over all directions together, that an interval misses the truth at one of its ends."""
-COVERED = 0.5
-"""Share of the transformed samples that must lie where data are for a size to count."""
-TELLING = 2.0
-"""A symmetry costs at most one in so many parts of what unrelated transformations cost that move the data as far."""
 SIZES = (1024.0, 256.0, 64.0, 16.0, 4.0, math.pi / 2, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
 """Sizes |t| of generators of operator norm 1 that are looked at, as far as data cover them."""
 _FIELD_SIZES = (math.pi / 2, 1.0, 0.5, 0.25)
@@ -37,7 +32,6 @@ _JUDGED = 3
 """Sizes that are judged: the largest that count."""
 _DRAWS = 1999
 _BLOCKS = 400
-_FEWEST = 12
 _FELT = 1e-4
 """Strength of unrelated transformations below which nothing feels a direction: rounding."""
 _VECTORS, _FIELDS = 1024, 128
@@ -116,7 +110,7 @@ class Court:
             return []
         trials = self._of_elements(elements)
         if basis is not None and len(basis) and self.residual.coverage is not None:
-            few = [i for i, trial in enumerate(trials) if trial.coverage < COVERED]
+            few = [i for i, trial in enumerate(trials) if trial.coverage < MOST]
             for i in few:
                 trials[i] = Measured.joined(self._of_elements(self._members(elements[i], basis)))
         groups = [[trial] for trial in trials]
@@ -183,7 +177,7 @@ class Court:
 
     def _most(self, trial: Measured) -> float:
         """The largest strength of a symmetry: within the tolerance, and clearly less than what any step would cost."""
-        return min(self.tolerance, trial.telling / TELLING)
+        return min(self.tolerance, MOST * trial.telling)
 
     def on(self, weights: Tensor) -> Court:
         """The same with other weights of the charts; data of the others say nothing about where data are."""
@@ -252,10 +246,10 @@ class Court:
 
         Larger ones are taken only where these cannot tell: an error of a generator grows with the size.
         """
-        good = [t for t in trials if t.coverage >= COVERED and t.samples >= _FEWEST and t.telling >= self.tolerance]
+        good = [t for t in trials if t.coverage >= MOST and t.samples >= FEWEST and t.telling >= self.tolerance]
         near = [t for t in good if t.size <= math.pi / 2]
         # Smaller ones may be covered worse: waves along two axes are taken to themselves by a quarter turn alone.
-        near = [t for t in near if 2 * t.coverage >= near[0].coverage]
+        near = [t for t in near if t.coverage >= MOST * near[0].coverage]
         return near[:_JUDGED] if near else good[-1:]
 
     def _judge(self, counting: Sequence[Sequence[Measured]], groups: Sequence[Sequence[Measured]]) -> list[Finding]:
@@ -271,11 +265,11 @@ class Court:
     def _one(self, counting: Sequence[Measured], group: Sequence[Measured], level: float) -> Finding:
         nan = math.nan
         if not counting:
-            best = max(group, key=lambda t: (t.coverage >= COVERED, t.telling))
+            best = max(group, key=lambda t: (t.coverage >= MOST, t.telling))
             unfelt = max(t.telling for t in group) < _FELT
             if unfelt:
                 decision, reason = "not testable", "nothing in the data feels it"
-            elif best.coverage < COVERED or best.samples < _FEWEST:
+            elif best.coverage < MOST or best.samples < FEWEST:
                 decision = "cannot tell"
                 reason = f"only {best.coverage:.0%} of the transformed samples lie where data are"
             else:
@@ -287,7 +281,7 @@ class Court:
             direction = Direction(nan, nan, nan, nan, best.coverage, decision, reason, self.tolerance)  # type: ignore[arg-type]
             return Finding(direction, best.element, torch.full_like(self.weights, nan), unfelt)
         worst: tuple[float, Measured] | None = None
-        lowest, limit, share, least = -math.inf, -math.inf, 0.0, 0.0
+        lowest, limit, least = -math.inf, -math.inf, 0.0
         for trial in counting:
             ratio, low, high, skilled = self._interval(trial, level)
             if not skilled:
@@ -296,7 +290,6 @@ class Court:
                 return Finding(direction, trial.element, torch.full_like(self.weights, nan))
             # No breaking is negative: an estimate below zero is an error, which may hide a breaking as large.
             lowest, limit = max(lowest, low), max(limit, high, -low)
-            share = max(share, TELLING / trial.telling)
             if trial.size == counting[0].size:
                 # Breakings grow with the size: a group holds no better than what a quarter turn would show of them.
                 least = root(low) * max(math.pi / 2 / trial.size, 1.0) if len(group) > 1 else 0.0
@@ -305,33 +298,42 @@ class Court:
         assert worst is not None
         ratio, trial = worst
         hidden, kappa, unsure, fits = trial.hidden(self.weights), 1.0, 0.0, self.problem.fits
-        # Planting costs little in closed form; networks are fitted again only where the answer depends on it.
-        if fits is not None and (fits.quick or root(limit) <= self.tolerance < root(limit) + hidden):
+        # Planting costs little in closed form; networks are fitted again only where the answer depends on it. What is
+        # broken anyway does not depend on it, but on fields.
+        decided = root(lowest) > self.tolerance and not self.problem.is_field
+        close = root(limit) <= self.tolerance < root(limit) + hidden
+        if fits is not None and not decided and (fits.quick or close):
             farthest = max(counting, key=lambda t: t.size)
             recovery = self._sensitivity(farthest.pair)
             kappa = recovery.share
-            hidden = min(hidden, root(limit) / kappa - root(limit)) if kappa >= SEEN else hidden
+            hidden = min(hidden, root(limit) / kappa - root(limit)) if kappa >= MOST else hidden
             # Any map may break as unrelated transformations do; that share of it is not known for transformed inputs.
             unsure = recovery.beyond * farthest.telling
             # What is unexplained grows with the error of the map; for vectors, neighbours have told by how much.
             lowest -= recovery.growth * farthest.unexplained(self.weights) if self.problem.is_field else 0.0
         extent = max(t.size for t in counting) if len(group) > 1 else None
         upper = root(limit) + hidden + unsure
-        if counting[1:] and upper - unsure <= min(self.tolerance, 1 / share) < upper:
+        cost = min(t.telling for t in counting)
+        if counting[1:] and upper - unsure <= min(self.tolerance, MOST * cost) < upper:
             return self._one(counting[1:], group, level)  # a smaller step stays nearer to where the map is determined
         direction = decide(ratio, lowest, upper, kappa, trial.coverage, self.tolerance, extent)
         if direction.decision == "cannot tell" and upper - unsure <= self.tolerance:
             reason = f"for transformed inputs the data determine the map only up to {unsure:.0%}"
             direction = replace(direction, reason=reason)
-        if direction.decision == "symmetry" and direction.upper * share > 1:
-            cost = min(t.telling for t in counting)
+        if direction.decision == "symmetry" and upper > MOST * cost:
             reason = f"breaking at most {direction.upper:.0%}, but unrelated transformations cost only {cost:.0%}"
+            direction = replace(direction, decision="cannot tell", reason=reason)
+        masked = (
+            fits is not None and not self.problem.is_field and root(limit) + trial.hidden(self.weights) > self.tolerance
+        )
+        if direction.decision == "symmetry" and masked and self.residual.uneven(trial.pair) > CLEAR:
+            reason = "what the predictor leaves unexplained is not the same for transformed inputs"
             direction = replace(direction, decision="cannot tell", reason=reason)
         if direction.decision == "symmetry" and least > self.tolerance:
             reach = f"data reach sizes up to {extent:.2g} only"
             reason = f"{reach}; over a quarter turn the breaking would be about {min(least, 1.0):.0%}"
             direction = replace(direction, decision="cannot tell", reason=reason)
-        gap = any(t.coverage < COVERED and t.size < counting[-1].size for t in group)
+        gap = any(t.coverage < MOST and t.size < counting[-1].size for t in group)
         return Finding(direction, trial.element, self._charts(trial), gap=gap)
 
     def _charts(self, trial: Measured) -> Tensor:
@@ -358,7 +360,7 @@ class Court:
         e, d = (torch.stack([part.mean() for part in z.tensor_split(blocks)]) for z in (e, d))
         mean = float(d.mean())
         error = float(d.std()) / len(d) ** 0.5 if len(d) > 1 else math.inf
-        if not self.problem.known and not mean > 1.64 * error:
+        if not self.problem.known and not mean > TWO_SIDED * error:
             return math.nan, -math.inf, math.inf, False
         ratio = float(e.mean()) / mean
         spread = (e - ratio * d).std() / len(e) ** 0.5 / mean

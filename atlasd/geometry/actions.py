@@ -10,7 +10,6 @@ from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
-from torch.func import jvp
 
 from atlasd.geometry.resample import Fill, Interpolation, as_spline, pixel_grid
 from atlasd.geometry.spans import FieldSpan, span_of
@@ -42,8 +41,16 @@ class Action(Protocol):
 
 def derivative(rho: Representation, a: Tensor) -> Tensor:
     """The representation of the algebra that belongs to `rho`, at `a` with shape `(*, n, n)`."""
-    eye = torch.eye(a.shape[-1], dtype=a.dtype).expand_as(a)
-    return jvp(rho, (eye.contiguous(),), (a,))[1]
+    with torch.enable_grad():
+        eye = torch.eye(a.shape[-1], dtype=a.dtype).expand_as(a).clone().requires_grad_()
+        out = rho(eye)
+        if not out.requires_grad:
+            return torch.zeros_like(out)
+        # Backward twice, from sums: forward mode and given gradients import seconds of a compiler.
+        weights = torch.zeros_like(out, requires_grad=True)
+        (pulled,) = torch.autograd.grad((out * weights).sum(), eye, create_graph=True)
+        (pushed,) = torch.autograd.grad((pulled * a).sum(), weights, create_graph=a.requires_grad)
+    return pushed
 
 
 def _on_axis(matrix: Tensor, x: Tensor, axis: int) -> Tensor:

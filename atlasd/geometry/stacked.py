@@ -70,9 +70,9 @@ def intertwiners(
     left = torch.zeros(len(units), outputs, outputs, dtype=torch.float64)
     right = torch.zeros(len(units), inputs, inputs, dtype=torch.float64)
     if rho_out is not None:
-        left = torch.stack([derivative(rho_out, a) for a in units])
+        left = derivative(rho_out, units)
     if rho_in is not None:
-        right = torch.stack([derivative(rho_in, a) for a in units])
+        right = derivative(rho_in, units)
     eye_out, eye_in = (torch.eye(c, dtype=torch.float64) for c in shape)
     # drho_out(A) M - M drho_in(A) = 0, for M written as one long vector, row by row.
     rows = torch.einsum("aij,kl->aikjl", left, eye_in) - torch.einsum("ij,alk->aikjl", eye_out, right)

@@ -102,13 +102,17 @@ class MomentNetwork(_Units):
         places = [(q, r, i, j) for q, r in pairs for i in range(n) for j in range(i if q == r else 0, n)]
         self.register_buffer("places", torch.tensor([(q * n + i, r * n + j) for q, r, i, j in places]).mT)
         self.sizes = _perceptron((1, 16, pools - 1), generator) if pools > 1 else None
-        self.change = nn.Parameter(torch.zeros(forms, len(places)))
-        self.register_buffer("first", uniform((forms, len(places)), 1, generator))
-        self.register_buffer("white", torch.eye(len(places)))
+        terms = len(places) + pools * n
+        self.change = nn.Parameter(torch.zeros(forms, terms))
+        self.register_buffer("first", uniform((forms, terms), 1, generator))
+        self.register_buffer("white", torch.eye(terms))
         self.layers = _perceptron((forms, *hidden, outputs), generator)
 
     def products(self, x: Tensor) -> Tensor:
-        """Products of components of pooled vectors, `(B, 1, products)`."""
+        """Products of components of pooled vectors, and these themselves, `(B, 1, terms)`.
+
+        Forms alone would be even: nothing odd could be learned.
+        """
         p = self.tokens(x)
         if self.sizes is None:
             v = p.sum(2)
@@ -118,7 +122,7 @@ class MomentNetwork(_Units):
             w = torch.cat([torch.ones_like(size), _through(self.sizes, size)], dim=-1)
             v = torch.einsum("bkpq,bkpi->bkqi", w, p).flatten(2)
         places = self.get_buffer("places")
-        return v[..., places[0]] * v[..., places[1]]
+        return torch.cat([v[..., places[0]] * v[..., places[1]], v], dim=-1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Inputs `(B, 1, n)` or `(B, 1, P, n)` to outputs `(B, 1, outputs)`."""

@@ -17,6 +17,7 @@ from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.geometry.convolution import convolve
 from atlasd.geometry.spans import frame_of
+from atlasd.limits import MOST, TOLERANCE
 from atlasd.prediction.places import place_length, with_places
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.skill import ClosedForm, Folds
@@ -52,7 +53,7 @@ class StencilPredictor(ClosedForm):
 
     width: int = 21
     ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-    slack: float = 0.02
+    slack: float = MOST * TOLERANCE**2
     batch: int | None = None
     placed: bool = False
 

@@ -7,11 +7,11 @@ __all__ = ["strongest_wave"]
 import torch
 from torch import Tensor
 
+from atlasd.limits import CLEAR
+
 _STARTS, _KEPT = 256, 24
 _FINEST = 5.0
 """The shortest waves that are looked for, in radians for each unit of the inputs' spread."""
-_SURE = 25.0
-"""Power of a wave, 1 on average for noise: the largest of thousands of waves in noise has about 10."""
 
 
 def strongest_wave(x: Tensor, errors: Tensor, generator: torch.Generator) -> Tensor | None:
@@ -46,7 +46,7 @@ def strongest_wave(x: Tensor, errors: Tensor, generator: torch.Generator) -> Ten
             waves = waves * (2 * _FINEST / waves.norm(dim=1, keepdim=True).clamp_min(1e-300)).clamp_max(1.0)
     power, _ = _power(x, scaled, waves)
     best = int(power.argmax())
-    return waves[best] / spread if float(power[best]) >= _SURE + errors.shape[1] else None
+    return waves[best] / spread if float(power[best]) >= CLEAR**2 + errors.shape[1] else None
 
 
 def _power(x: Tensor, errors: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:

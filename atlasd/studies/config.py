@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
-from atlasd.discovery.tolerance import TOLERANCE
 from atlasd.errors import InputError
+from atlasd.limits import TOLERANCE
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.text import did_you_mean
 

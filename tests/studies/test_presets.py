@@ -9,7 +9,7 @@ import torch
 
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
-from atlasd.discovery.tolerance import TOLERANCE
+from atlasd.limits import TOLERANCE
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
 from atlasd.runtime.progress import Silent
 from atlasd.studies.climate import run as climate

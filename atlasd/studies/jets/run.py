@@ -71,7 +71,7 @@ class TopTaggingConfig(SearchConfig):
     invalid: Literal["raise", "drop"] = option("raise", "jets without constituents or with negative energies")
     labels: Literal["true", "shuffled"] = option("true", "shuffled is a control: nothing is to be found")
     predictor: Literal["moments", "deepsets", "mlp"] = option("moments", "what is fitted")
-    epochs: int = option(6, "passes over the jets", least=1)
+    epochs: int = option(20, "passes over the jets", least=1)
     generators: int = option(7, "generators of the gradient search", least=1)
     weight: float = option(0.1, "weight of the similarity term", least=0)
     growth: float = option(1.0, "growth factor of the gradient search", least=0)
