@@ -232,7 +232,7 @@ class CosetSearch:
             return starts
         field = residual.problem.is_field
         few = residual.few(12 if field else 64)
-        starts = starts[relative(few, starts).argsort()[: 16 if field else self.starts]]
+        starts = _best_of_each_kind(starts, relative(few, starts), algebra, 16 if field else self.starts)
         progress.say(f"descent of {len(starts)} candidates for cosets")
         starts = descend(few, starts, algebra, 4 if field else 12)
         if field:
@@ -324,6 +324,20 @@ def descend(residual: Residual, c: Tensor, algebra: LieAlgebra, iterations: int)
         done = (cost[active] < 1e-24) | (damping[active] > 1e4) | (lower & ~gained & (damping[active] > 10))
         active[active.clone()] = ~done
     return c
+
+
+def _best_of_each_kind(starts: Tensor, errors: Tensor, algebra: LieAlgebra, count: int) -> Tensor:
+    """The best of starts `(M, n, n)` in the normaliser, as many of each kind: kinds lie in different components.
+
+    A kind is told by the sign of the determinant, and by that of the trace of what a start does to the algebra.
+    """
+    frame = algebra.frame()
+    moved = starts[:, None] @ frame @ torch.linalg.inv(starts)[:, None]
+    trace = (moved * frame).sum((-2, -1)).sum(-1)
+    kind = 2 * (torch.linalg.det(starts) > 0).long() + (trace > 0).long()
+    order = errors.argsort()
+    kinds = [order[kind[order] == k] for k in kind.unique()]
+    return starts[torch.cat([mine[: -(-count // len(kinds))] for mine in kinds])]
 
 
 def _one_each(membership: Membership, matrices: Tensor, errors: Tensor, limit: int) -> tuple[Tensor, Tensor]:
