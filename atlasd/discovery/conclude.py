@@ -277,7 +277,7 @@ def words(
     elif unfelt or any(f.unfelt for f in dropped):
         reason = "Not testable: the outputs are constant, or depend on the same pixel or on too few components only."
     else:
-        reason = "No symmetry: no transformation comes near."
+        reason = "Cannot tell: no transformation could be judged."
     if unfelt and group.dimension + len(dropped):
         reason += f" {unfelt} direction(s) could not be tested: nothing in the data feels them."
     reason += "".join(f" Note: {note}." for note in dict.fromkeys((*notes, *generators.notes)))

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 import atlasd as ad
-from atlasd.discovery.conclude import commuting
+from atlasd.discovery.conclude import Settled, commuting, words
 from atlasd.discovery.measured import Measured
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.residual import Residual
@@ -204,3 +204,9 @@ def test_a_coset_is_judged_by_members_that_leave_samples_among_the_data(broken):
     assert coset.passed != broken
     if not broken:
         assert coset.direction.coverage > 0.9
+
+
+def test_nothing_judged_is_an_open_question():
+    none = Settled(torch.zeros(0, 2, 2), [], [])
+    said = words(ad.Group(ad.LieAlgebra(torch.zeros(0, 2, 2))), none, none, unfelt=0, tolerance=0.2)
+    assert not said.symmetric and said.reason == "Cannot tell: no transformation could be judged."
