@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from atlasd.discovery.result import Discovery as Discovery
     from atlasd.discovery.result import load as load
     from atlasd.discovery.spectral import SpectralSearch as SpectralSearch
+    from atlasd.geometry.actions import AffineAction as AffineAction
     from atlasd.geometry.actions import GridAction as GridAction
     from atlasd.geometry.actions import VectorAction as VectorAction
-    from atlasd.geometry.affine import AffineAction as AffineAction
     from atlasd.geometry.atlas import Atlas as Atlas
-    from atlasd.geometry.charts import PlaneChart as PlaneChart
-    from atlasd.geometry.charts import WholeChart as WholeChart
+    from atlasd.geometry.atlas import PlaneChart as PlaneChart
+    from atlasd.geometry.atlas import WholeChart as WholeChart
     from atlasd.geometry.polynomial import PolynomialAction as PolynomialAction
     from atlasd.geometry.sphere import SphereChart as SphereChart
     from atlasd.nn.auditing import Audit as Audit
@@ -49,7 +49,7 @@ __version__ = "0.1.0"
 
 # Loaded on first use: `atlasd --help` must not wait for torch.
 _HOMES = {
-    "AffineAction": "geometry.affine",
+    "AffineAction": "geometry.actions",
     "Atlas": "geometry.atlas",
     "Audit": "nn.auditing",
     "ConvPredictor": "prediction.neural",
@@ -63,14 +63,14 @@ _HOMES = {
     "LieAlgebra": "algebra.lie",
     "MLPPredictor": "prediction.neural",
     "MomentPredictor": "prediction.moments",
-    "PlaneChart": "geometry.charts",
+    "PlaneChart": "geometry.atlas",
     "PolynomialAction": "geometry.polynomial",
     "SpectralSearch": "discovery.spectral",
     "SphereChart": "geometry.sphere",
     "StencilPredictor": "prediction.stencil",
     "SymmetryDiscovery": "discovery.estimator",
     "VectorAction": "geometry.actions",
-    "WholeChart": "geometry.charts",
+    "WholeChart": "geometry.atlas",
     "assert_equivariant": "nn.checks",
     "audit": "nn.auditing",
     "discover": "discovery.discover",

@@ -34,7 +34,7 @@ import atlasd as ad
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
-from atlasd.studies.zoo.strength import exact_losses, standard_root, standard_size
+from atlasd.studies.zoo.scoring import exact_losses, standard_root, standard_size
 
 FRESH = {"vector": 40_000, "field": 200}
 """Fresh samples for the true strength."""
@@ -88,17 +88,17 @@ class Line:
 def judge_given(trial: Trial, tolerance: float) -> list[Claim]:
     """The lower door: the verdict on given generators and elements. The one place that knows how it is asked."""
     from atlasd.discovery.prepare import prepare
-    from atlasd.discovery.verdict import Court
+    from atlasd.discovery.verdict import Judge
 
     problem, _ = prepare(
         trial.x, trial.y, function=trial.function, atlas=trial.system.atlas, action=trial.system.action,
         seed=trial.index, progress=Silent(),
     )  # fmt: skip
-    court = Court(problem, tolerance, seed=trial.index, progress=Silent())
-    units, coverage = problem.units, court.residual.coverage
+    judge = Judge(problem, tolerance, seed=trial.index, progress=Silent())
+    units, coverage = problem.units, judge.residual.coverage
     findings = [
-        *court.generators(units.to_standard(trial.generators)),
-        *court.elements(units.to_standard(trial.elements)),
+        *judge.generators(units.to_standard(trial.generators)),
+        *judge.elements(units.to_standard(trial.elements)),
     ]
     matrices = [*((a, True) for a in trial.generators), *((g, False) for g in trial.elements)]
     covered = None

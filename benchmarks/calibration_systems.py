@@ -12,9 +12,9 @@ from torch import Tensor
 from atlasd.algebra.known import so, trivial
 from atlasd.runtime.random import stream
 from atlasd.studies.zoo.field_systems import PROBE, blur, draw_waves, field_atlas, laplacian, plane_waves, slope
-from atlasd.studies.zoo.foreign_vectors import oblique_frame
+from atlasd.studies.zoo.foreign import oblique_frame
 from atlasd.studies.zoo.negatives import FAR_APART, lopsided, ripples
-from atlasd.studies.zoo.strength import standard_root
+from atlasd.studies.zoo.scoring import standard_root
 from atlasd.studies.zoo.system import System
 
 BREAKINGS = (0.0, 0.0, 0.1, 0.3, 0.6, 1.0)

@@ -2,7 +2,7 @@
 
 Run: python benchmarks/foreign.py --seeds 3 [--case sets8] [--first 0]
 
-Truth comes from the exact maps (`atlasd.studies.zoo.foreign_vectors` and `foreign_fields`). A claim is FALSE where a
+Truth comes from the exact maps (`atlasd.studies.zoo.foreign` and `foreign_fields`). A claim is FALSE where a
 generator, at finite size, or an element has a true strength clearly above the tolerance on fresh inputs. Photographs
 are generated ("dead leaves"), so that nothing is downloaded.
 """
@@ -13,8 +13,7 @@ import argparse
 import json
 from collections import Counter
 
-from atlasd.studies.zoo.run import plan_zoo, run_task
-from atlasd.studies.zoo.systems import foreign_systems
+from atlasd.studies.zoo.run import foreign_systems, plan_zoo, run_task
 
 WORDS = {
     "detected": "found whole",

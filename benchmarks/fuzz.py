@@ -114,6 +114,11 @@ def write_climate(path):
     write_map(path, synthetic_climate(1, generator=stream(0), shape=(16, 24), experts=1, variables=("TMQ", "PSL")))
 
 
+def read_climate(path):
+    folder = open_climate(path.parent)
+    return [(folder.fields(n), folder.labels(n)) for n in range(len(folder))]
+
+
 def write_digits(path):
     path.write_bytes(gzip.compress(bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 4]) + bytes(range(32))))
 
@@ -138,7 +143,7 @@ READERS = {
     "d.parquet": (write_parquet, read_variables),
     "jets.h5": (write_jets, lambda p: list(read_jets(p))),
     "jets.npz": (write_jets, lambda p: list(read_jets(p))),
-    "data-1996-01-01-01-1_0.nc": (write_climate, lambda p: list(open_climate(p.parent).batches(1))),
+    "data-1996-01-01-01-1_0.nc": (write_climate, read_climate),
     "digits-idx3-ubyte": (write_digits, read_idx),
 }
 

@@ -20,7 +20,7 @@ from atlasd.studies.rivals.compare_shaw import affine_field, affine_task, cubic_
 from atlasd.studies.rivals.measures import angle_of_fields
 from atlasd.studies.rivals.tasks import rippled
 from atlasd.studies.rivals.vector_fields import homogeneous_to_fields
-from atlasd.studies.zoo.kepler import kepler_states
+from atlasd.studies.zoo.vector_systems import kepler_states
 
 
 def draw(*shape: int, seed: int) -> Tensor:

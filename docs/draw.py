@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
 from atlasd.geometry.actions import GridAction
-from atlasd.geometry.charts import PlaneChart
+from atlasd.geometry.atlas import PlaneChart
 from atlasd.runtime.random import stream
 from atlasd.studies.heat.data import heat_fields, simulate_heat
 

@@ -199,6 +199,11 @@ BAD = {
                                   "variable 'b' must be finite, got NaN or infinity in 1 of"),
     "decimal commas in quotes": (text('a,b,y\n' + '"1,5","2,5","3,5"\n' * 30),
                                  "'a' holds text, such as '1,5' on line 2; write decimal points, and 2 more"),
+    "decimal commas between commas": (text("a,b,y\n" + "1,5,2,5,3,5\n" * 30),
+                                      "got 6 on line 2; decimal commas need semicolons between the columns"),
+    "a word among the numbers": (text("# remark\na,b,y\n" + ROWS + "1,red,3\n"),
+                                 "got none and 1 to choose from: a, b, y; not usable: 'b' holds text, such as 'red' on "
+                                 "line 33"),
     "a label for a whole image": (npz(x=np.zeros((30, 20, 20)), y=M[:30]), "give a value for every pixel"),
     "a label for a field": (npz(x=np.zeros((30, 1, 20, 20)), y=M[:30]), "give a value for every pixel"),
     # arrays

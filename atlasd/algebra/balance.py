@@ -4,13 +4,16 @@ from __future__ import annotations
 
 __all__ = ["balance", "well_conditioned"]
 
+from typing import TypeAlias
+
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.algebra.nearest import Array
 
+Array: TypeAlias = npt.NDArray[np.float64]
 _LEAST_CONDITION, _LARGEST_CONDITION = 3.0, 1e4
 """Up to the first an algebra is taken as it is; at the second the descent gives up, as on a shear, which runs away."""
 _LARGEST_DEFECT = 0.1

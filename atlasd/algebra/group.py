@@ -91,7 +91,7 @@ class Group:
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
-        if not bool(self.membership.residuals(given[0]) <= tolerance):
+        if not torch.equal(given[0], identity) and not bool(self.membership.residuals(given[0]) <= tolerance):
             raise InputError(
                 "`cosets` must start with the identity, got another component first; reorder them or use Group.close."
             )

@@ -2,19 +2,18 @@ r"""The name of an algebra up to conjugation, with the evidence for it: numbers 
 
 from __future__ import annotations
 
-__all__ = ["Identification", "identify", "describe_eigenvalues", "gather"]
+__all__ = ["Identification", "describe_eigenvalues", "gather", "identify"]
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from math import exp, inf, log, pi
+from math import exp, inf, log, nan, pi
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from atlasd.algebra.balance import well_conditioned
-from atlasd.algebra.catalogue import Entry, catalogue, orbit_rates
-from atlasd.algebra.conjugacy import Conjugation, fit_conjugations
+from atlasd.algebra.catalogue import Conjugation, Entry, catalogue, fit_conjugations, orbit_rates
 from atlasd.algebra.invariants import invariant_forms
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.structure import null_rows
@@ -159,8 +158,7 @@ def identify(value: Any, noise: float = 0.03) -> Identification:
     if not 0 < noise < 0.3:
         raise InputError(f"`noise` must lie between 0 and 0.3, got {noise}; 0.03 means 3 per cent.")
     if hasattr(value, "algebra"):
-        from atlasd.algebra.affine import identify_affine
-        from atlasd.algebra.components import identify_group
+        from atlasd.algebra.group_names import identify_affine, identify_group
 
         if value.affine:
             return identify_affine(value, noise)
@@ -171,6 +169,9 @@ def identify(value: Any, noise: float = 0.03) -> Identification:
         )
     if value.dimension == 0:
         return Identification("trivial", 0, 0.0, (0, 0, 0), forms="all", confidence=1.0)
+    if value.dimension * value.size**4 > _MOST_NUMBERS:
+        why = f"unknown (dim {value.dimension}, of {value.size} x {value.size} matrices, which are too large to name)"
+        return Identification(why, value.dimension, nan, (0, 0, 0), forms="unknown")
     change = well_conditioned(value).to(value.basis.device)
     found = _identify(value.adjoint(change), noise)
     if found.algebra is None or found.conjugation is None:
@@ -217,8 +218,8 @@ def _identify(value: LieAlgebra, noise: float) -> Identification:
 
 def _ranked(algebra: LieAlgebra, noise: float, closure_error: float) -> list[_Candidate]:
     r"""The entries of the same dimension, fitted, the best evidence first."""
-    entries = [entry for entry in catalogue(algebra.size) if entry.algebra.dimension == algebra.dimension]
-    if not entries or closure_error > _LARGEST_CLOSURE_ERROR:
+    entries = catalogue(algebra.size, algebra.dimension) if closure_error <= _LARGEST_CLOSURE_ERROR else ()
+    if not entries:
         return []
     candidates: list[_Candidate] = []
     for starts in (_STARTS, _MORE_STARTS):
@@ -284,6 +285,8 @@ def _show(value: complex) -> str:
 
 
 _TOLERANCE = 0.1
+_MOST_NUMBERS = 1 << 24
+"""Of a matrix that is decomposed on the way to a name."""
 
 
 def gather(algebra: LieAlgebra, structure: bool = True) -> dict[str, Any]:
@@ -309,8 +312,9 @@ def gather(algebra: LieAlgebra, structure: bool = True) -> dict[str, Any]:
             "lower_central_series": [part.dimension for part in algebra.lower_central_series()],
             "centre": algebra.centre().dimension,
             "radical": algebra.radical().dimension,
-            "ideals": [part.dimension for part in algebra.ideals()],
         }
+        if algebra.dimension**4 <= _MOST_NUMBERS // 4:
+            found["ideals"] = [part.dimension for part in algebra.ideals()]
     found |= {
         "killing_signature": algebra.killing_signature(),
         "fixed_vectors": len(null_rows(frame.flatten(0, 1), scale)),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 __all__ = [
     "centre",
+    "close_brackets",
+    "closure_error",
     "commutator",
     "derived",
     "killing_form",
@@ -19,8 +21,6 @@ __all__ = [
     "significant_rows",
     "split_ideals",
     "structure_constants",
-    "close_brackets",
-    "closure_error",
 ]
 
 import torch
@@ -187,6 +187,8 @@ def _eigenspaces(matrix: Tensor, tolerance: float) -> list[Tensor]:
     return parts
 
 
+_MOST_NUMBERS = 1 << 26
+"""Of a Jacobian; half a gigabyte."""
 # Below this size per pair, brackets of unit matrices count as noise about zero.
 _USUAL_BRACKET = 0.25
 
@@ -209,13 +211,15 @@ def close_brackets(frame: Tensor, iterations: int) -> Tensor:
 
     Each step moves the frame orthogonally to its span, :math:`E_i \to E_i + \sum_a x_{ia} N_a`, where
     :math:`N_a` spans the complement. The damping is the size of the error itself: directions in which the
-    error hardly changes (deformations, conjugations) are left alone, so the span moves little.
+    error hardly changes (deformations, conjugations) are left alone, so the span moves little. Where the Jacobian
+    would not fit into memory, the span stays where it is.
 
     Returns:
         Orthonormal generators of the span reached, with shape `(k, n, n)`.
     """
     k, n, _ = frame.shape
-    if k < 2 or k >= n * n - n * int((frame == 0).all(dim=-1).all(dim=0).sum()):
+    room = n * n - n * int((frame == 0).all(dim=-1).all(dim=0).sum()) - k
+    if k < 2 or room <= 0 or k**3 * room**2 > 2 * _MOST_NUMBERS:
         return frame
     best, best_error = frame, torch.inf
     stalled = 0

@@ -66,10 +66,8 @@ def compare(
     if table.published:
         tell("each with the predictors and settings of its own paper:", err=False)
         screen.print(row_table(table.published))
-    if table.memory:
-        screen.print(row_table(table.memory))
     tell(f"negative control: {contest.control}", err=False)
-    if contest.paper:
-        tell("paper: " + ", ".join(f"{k}: {v}" for k, v in contest.paper.items()), err=False)
+    if contest.remark:
+        tell(contest.remark, err=False)
     if not running.quiet:
         tell(f"kept in {directory}")

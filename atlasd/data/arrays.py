@@ -16,7 +16,7 @@ from torch import Tensor
 from atlasd.data.axes import Arrangement, arrange
 from atlasd.data.cleaning import as_floats, as_targets, clean, standardise
 from atlasd.data.files import Variable
-from atlasd.data.samples import ONE_LABEL
+from atlasd.data.samples import LARGEST, ONE_LABEL
 from atlasd.data.variables import Choice
 from atlasd.errors import InputError
 
@@ -24,8 +24,6 @@ Task: TypeAlias = Literal["auto", "values", "classes"]
 FIELD_SAMPLES, VECTOR_SAMPLES = 1000, 30_000
 _BUDGET = 1 << 30
 MINIMUM = 20
-_LARGEST = 16
-"""Components of vectors of a set; both axes longer are those of an image."""
 _MOST_COMPONENTS = 64
 """Of vectors: the search solves for all n x n matrices, with a system of n^4 numbers."""
 _ENDINGS = {2: "nd", 3: "rd"}
@@ -107,8 +105,8 @@ def read_own(choice: Choice, cleaning: Cleaning) -> OwnData:
     x = _stack(choice.inputs, x_layouts, slice(0, _along(choice.inputs[0], x_layouts[0]) - cleaning.ahead, step))
     y = _stack(choice.targets, y_layouts, slice(cleaning.ahead, None, step))
     notes = [f"every {step}{_ENDINGS.get(step, 'th')} of {usable} samples is used"] if step > 1 else []
-    if choice.tokens:
-        x = x.reshape(len(x), len(choice.tokens), -1)
+    if choice.table:
+        x = x.reshape(len(x), *([len(choice.tokens)] if choice.tokens else []), -1)
     names = choice.inputs[0].name, choice.targets[0].name
     columns = tuple(_columns(variables, side) for variables, side in ((choice.inputs, x), (choice.targets, y)))
     nan = cleaning.nan if cleaning.nan != "auto" else "mask" if choice.table else "refuse"
@@ -148,17 +146,17 @@ def _layout(variable: Variable, target: Variable, choice: Choice) -> Arrangement
     named = arrange(variable.dims, shape) if variable.dims else None
     if named is not None and not (len(shape) == 1 and len(choice.inputs) == 1):
         return named
-    if len(shape) == 1 and (len(choice.inputs) > 1 or choice.tokens or variable.dtype is None):
+    if len(shape) == 1 and (len(choice.inputs) > 1 or choice.table or variable.dtype is None):
         return Arrangement((0,), (), ())
     if len(shape) == 2:
         return Arrangement((0,), (1,), ())
     if len(shape) == 3 and len(target.shape) >= 3 and target.shape[-2:] == shape[-2:]:
         return Arrangement((0,), (), (1, 2))
     if len(shape) == 3:
-        if min(shape[1:]) > _LARGEST:
+        if min(shape[1:]) > LARGEST:
             raise InputError(
                 f"target {target} must be a field on the grid {shape[1:]} of {variable.name}, got one value for each "
-                f"image; {ONE_LABEL}. Sets of vectors may have at most {_LARGEST} components."
+                f"image; {ONE_LABEL}. Sets of vectors may have at most {LARGEST} components."
             )
         return Arrangement((0,), (1, 2), ())
     if len(shape) in (4, 5):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["as_floats", "as_targets", "clean", "find_copies", "refuse_copies", "standardise", "unmasked"]
+__all__ = [
+    "as_floats", "as_targets", "clean", "find_copies", "missing_marks", "refuse_copies", "standardise", "unmasked",
+    "whole_tensor",
+]  # fmt: skip
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.masked import MaskedTensor
 
 from atlasd.errors import InputError
 
@@ -19,6 +23,8 @@ _RULE = 0.05
 _COPIES = 0.01
 """The largest share of samples that may be copies of others."""
 _CLASSES = 20
+_MOST_MARKS = 16
+"""Numbers that stand for missing values; conventions have two."""
 _ROUNDING = 1e-6
 """What numbers may lose in single precision, relative to the largest of their column."""
 
@@ -195,10 +201,11 @@ def as_floats(array: np.ndarray) -> np.ndarray:
 
 
 def _spans_decades(y: np.ndarray) -> bool:
+    """Whether positive numbers span decades because of large values: a square has small ones, which say nothing."""
     if float(y.min()) <= 0:
         return False
-    low, high = np.quantile(y, [0.01, 0.99])
-    return bool(high > 10 * low)
+    low, middle, high = np.log10(np.quantile(y, [0.01, 0.5, 0.99]))
+    return bool(high - low > 1 and middle - low < 1.5 * (high - middle))
 
 
 def standardise(x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
@@ -263,6 +270,7 @@ def unmasked(array: Any, name: str) -> np.ndarray:
             ...
         atlasd.errors.InputError: `x` must have no masked entries, got 1 of 2; fill or drop them.
     """
+    array = _joined(array, name)
     if not isinstance(array, np.ma.MaskedArray):
         return np.asarray(array)
     masked = int(np.ma.count_masked(array))
@@ -271,3 +279,36 @@ def unmasked(array: Any, name: str) -> np.ndarray:
     if array.dtype.kind != "f":
         raise InputError(f"`{name}` must have no masked entries, got {masked} of {array.size}; fill or drop them.")
     return np.asarray(array.filled(np.nan))
+
+
+def _joined(value: Any, name: str) -> Any:
+    """A masked array in place of lists of some and of torch's masked tensors; anything else as it is."""
+    if isinstance(value, MaskedTensor):
+        return np.ma.masked_array(value.get_data().cpu().numpy(), ~value.get_mask().cpu().numpy())
+    if not isinstance(value, list | tuple):
+        return value
+    parts = [_joined(each, name) for each in value]
+    if not any(isinstance(each, np.ma.MaskedArray) for each in parts):
+        return value
+    try:
+        return np.ma.stack(parts)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"`{name}` must be an array of numbers, got a list of masked arrays ({error}).") from error
+
+
+def whole_tensor(value: Any, name: str) -> Tensor:
+    """The numbers as a tensor, for work that knows no missing ones; raises where some are masked."""
+    if isinstance(value, Tensor) and not isinstance(value, MaskedTensor):
+        return value
+    joined = _joined(value, name)
+    if isinstance(joined, np.ma.MaskedArray) and (masked := int(np.ma.count_masked(joined))):
+        raise InputError(f"`{name}` must have no masked entries, got {masked} of {joined.size}; fill or drop them.")
+    if isinstance(joined, np.ndarray):
+        joined = joined.astype(joined.dtype.newbyteorder("="), copy=False)
+    return torch.as_tensor(joined)
+
+
+def missing_marks(attributes: Mapping[str, Any]) -> list[float]:
+    """The numbers that stand for missing values in a variable, as the conventions of netCDF name them."""
+    named = [np.ravel(attributes[key]) for key in ("_FillValue", "missing_value") if key in attributes]
+    return [each.item() for marks in named if marks.dtype.kind in "fiu" for each in marks[:_MOST_MARKS]]

@@ -27,12 +27,18 @@ def read_variables(path: Path, kind: str) -> dict[str, Variable]:
     """The columns; missing entries become NaN."""
     with _open(path) as handle:
         lines = _lines(path, handle)
-        first = next(lines, "")
+        first, remarks = next(lines, ""), []
+        while first.startswith("#"):
+            remarks.append(first)
+            first = next(lines, "")
         if not first.strip():
             raise DataError(f"`{path}` must start with a line of column names, got an empty line.")
         delimiter = max(",;\t", key=first.count) if any(d in first for d in ",;\t") else " "
+        if remarks and any(_number(n) is not None for n in first.split(delimiter)):
+            lines = chain([first], lines)  # the last remark holds the names, as numpy writes them
+            first = remarks.pop().lstrip("#")
         # A name in quotes may run over several lines.
-        lines = chain([first.strip().lstrip("#").strip() + "\n"], lines)
+        lines = chain([first.strip() + "\n"], lines)
         rows = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
         names = [n.strip() for n in next(rows)]
         check_count(path, len(names), "columns")
@@ -46,7 +52,7 @@ def read_variables(path: Path, kind: str) -> dict[str, Variable]:
         if len(names) < 2:
             raise DataError(f"`{path}` must have at least two columns, input and target, got only {names[0]!r}.")
         # Where commas do not separate, they may be decimal ones.
-        table, texts = _table(path, rows, len(names), commas=delimiter != ",")
+        table, texts = _table(path, rows, len(names), len(remarks) + 2, commas=delimiter != ",")
     return {n: _text(n, texts[k]) if k in texts else _column(n, table[:, k]) for k, n in enumerate(names)}
 
 
@@ -68,19 +74,24 @@ def _lines(path: Path, handle: IO[str]) -> Iterator[str]:
         yield line
 
 
-def _table(path: Path, rows: Iterator[list[str]], width: int, commas: bool) -> tuple[np.ndarray, dict[int, str]]:
+def _table(
+    path: Path, rows: Iterator[list[str]], width: int, start: int, commas: bool
+) -> tuple[np.ndarray, dict[int, str]]:
     """All numbers, with shape `(rows, width)`, and the first text of each column that holds any, with its line."""
     values = array("d")
     texts: dict[int, str] = {}
     blank = 0
-    for number, row in enumerate(rows, start=2):
+    for number, row in enumerate(rows, start=start):
         if len(values) + blank > MOST_CELLS:
             raise DataError(f"`{path}` must hold at most {MOST_CELLS} numbers as text, got more; {_REMEDY}.")
         if not row:
             blank += 1
             continue
         if len(row) != width:
-            raise DataError(f"`{path}` must have {width} entries on every line, got {len(row)} on line {number}.")
+            remedy = "" if commas or len(row) < width else "; decimal commas need semicolons between the columns"
+            raise DataError(
+                f"`{path}` must have {width} entries on every line, got {len(row)} on line {number}{remedy}."
+            )
         for k in texts:
             row[k] = "nan"
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["read_variables", "check_dataset", "check_hdf5", "walk_datasets"]
+__all__ = ["check_dataset", "check_hdf5", "read_variables", "walk_datasets"]
 
 import math
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from atlasd.data.cleaning import missing_marks
 from atlasd.data.files import Variable
 from atlasd.data.limits import MOST_LEVELS, check_chunk, check_claim, check_count
 from atlasd.errors import DataError
@@ -42,7 +43,8 @@ def _read(path: Path, name: str, column: str | None, rows: slice, axis: int) -> 
         dataset = file[name]
         check_dataset(path, name, dataset)  # the file may be another one by now
         source = dataset if column is None else dataset.fields(column)
-        return source[(slice(None),) * axis + (rows,)]
+        values, marks = source[(slice(None),) * axis + (rows,)], missing_marks(dataset.attrs)
+        return np.ma.masked_array(values, np.isin(values, marks)) if marks else values
 
 
 def _dims(item: h5py.Dataset) -> tuple[str, ...]:

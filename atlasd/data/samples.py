@@ -14,12 +14,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
+from torch.masked import MaskedTensor
 
 from atlasd.data.cleaning import find_copies, refuse_copies, unmasked
 from atlasd.data.sources import gather
 from atlasd.data.stored import Stored, spill, stored
 from atlasd.data.units import Units, spreads
-from atlasd.errors import InputError
+from atlasd.errors import AtlasdError, InputError
 from atlasd.geometry.atlas import Atlas
 
 Plant: TypeAlias = Callable[[Tensor, Tensor, int], Tensor]
@@ -29,6 +30,8 @@ BLOCK = 10
 """The most charts in a block. Fixed, so that sums do not depend on the number of workers."""
 ONE_LABEL = "give a value for every pixel, such as a mask, or features of the image as vectors (N, n)"
 """What helps where a whole image has one label."""
+LARGEST = 16
+"""Components of vectors of a set; both axes longer are those of an image."""
 
 
 def chart_blocks(charts: int, size: int = BLOCK) -> list[range]:
@@ -86,6 +89,11 @@ class Samples:
             raise InputError(f"`x` must hold floating-point numbers, got {x.dtype}; convert it with x.float().")
         if x.ndim == 3 and isinstance(x, Tensor):
             x, y = _one_channel(x, y, atlas)
+        if x.ndim == 3 and y is not None and min(x.shape[1:]) > LARGEST:
+            raise InputError(
+                f"`y` must have a value for every pixel of x of shape {tuple(x.shape)}, got one for each image; "
+                f"{ONE_LABEL}. Sets of vectors may have at most {LARGEST} components."
+            )
         if x.ndim < 2 or x.ndim > 5:
             raise InputError(
                 f"`x` must have shape (N, n), (N, P, n), (N, C, H, W) or (N, C, D, H, W), got {tuple(x.shape)}."
@@ -264,13 +272,14 @@ def _one_channel(x: Tensor, y: Any, atlas: Atlas | None) -> tuple[Tensor, Any]:
 
 
 def _tensor(value: Any, name: str) -> Tensor | Stored:
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor) and not isinstance(value, MaskedTensor):
         return value.detach()
-    if isinstance(value, np.ma.MaskedArray):
-        value = unmasked(value, name)
-    if (reference := stored(value)) is not None:
-        return reference
+    given = type(value).__name__
     try:
+        if isinstance(value, MaskedTensor | np.ma.MaskedArray | list | tuple):
+            value = unmasked(value, name)
+        if (reference := stored(value)) is not None:
+            return reference
         array = np.asarray(value)
         if array.dtype.kind not in "fiubc":
             raise TypeError(f"dtype {array.dtype}")
@@ -279,8 +288,10 @@ def _tensor(value: Any, name: str) -> Tensor | Stored:
         array = np.ascontiguousarray(array, dtype=kind)
         # A copy of what may not be written: torch would warn, and writing would be undefined.
         return torch.from_numpy(array if array.flags.writeable else array.copy())
+    except AtlasdError:
+        raise
     except (TypeError, ValueError) as error:
-        raise InputError(f"`{name}` must be an array of numbers, got {type(value).__name__} ({error}).") from error
+        raise InputError(f"`{name}` must be an array of numbers, got {given} ({error}).") from error
 
 
 def _extremes(y: Tensor | Stored) -> tuple[int, int]:

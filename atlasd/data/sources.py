@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 from atlasd.data.axes import arrange
+from atlasd.data.cleaning import unmasked
 from atlasd.errors import InputError
 
 
@@ -83,6 +84,8 @@ def _batches(dataset: Dataset, size: int = 256) -> Iterator[Any]:
 
 
 def _collated(batch: list[Any]) -> Any:
+    if isinstance(batch[0], list | tuple):  # torch would take what lies under a mask
+        batch = [tuple(unmasked(p, "x") if isinstance(p, np.ma.MaskedArray) else p for p in each) for each in batch]
     try:
         return default_collate(batch)
     except (RuntimeError, TypeError) as error:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from atlasd.data.cleaning import missing_marks
 from atlasd.data.zarr_check import check_store
 from atlasd.errors import DataError
 from atlasd.runtime.files import write_atomically
@@ -39,6 +40,7 @@ class Stored:
         rows: Samples that are read together; 0 where each can be had alone.
         stamp: Tells one reference from the next. The file is open as long as the reference lives: one that was written
             again under the same name is opened again, also by a worker that has read it before.
+        marks: Numbers that stand for missing values.
     """
 
     kind: Literal["memory", "hdf5", "zarr"]
@@ -49,6 +51,7 @@ class Stored:
     offset: int = 0
     rows: int = 0
     stamp: str = ""
+    marks: tuple[float, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}  # an open file does not travel
@@ -83,11 +86,12 @@ class Stored:
         except (OSError, KeyError, ValueError, RuntimeError) as error:
             raise OSError(f"{self.path} could not be read: {' '.join(str(error).split())}") from error
         values = np.ascontiguousarray(values, dtype=_native(self.numbers))
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            bad = numbers[~np.isfinite(values).reshape(len(values), -1).all(1)]
+        missing = np.isin(values, self.marks) | ~np.isfinite(values)
+        if missing.any():
+            bad = numbers[missing.reshape(len(values), -1).any(1)]
             raise DataError(
-                f"`{self.path}` must hold finite numbers, got NaN or infinity in {len(bad)} of {len(values)} samples "
-                f"read (first: sample {bad[0]}); drop or fill them."
+                f"`{self.path}` must hold finite numbers, got NaN, infinity or what marks missing values in {len(bad)} "
+                f"of {len(values)} samples read (first: sample {bad[0]}); drop or fill them."
             )
         return torch.from_numpy(values)
 
@@ -164,7 +168,8 @@ def stored(value: Any) -> Stored | None:
         check_dataset(Path(value.file.filename), value.name, value)
         rows = _shard_rows(value.chunks[0] if value.chunks else 1, value.shape, value.dtype.itemsize)
         shape, kind = torch.Size(value.shape), value.dtype.str
-        return Stored("hdf5", value.file.filename, value.name, shape, kind, rows=rows, stamp=stamp)
+        marks = tuple(missing_marks(value.attrs))
+        return Stored("hdf5", value.file.filename, value.name, shape, kind, rows=rows, stamp=stamp, marks=marks)
     if module == "zarr" and hasattr(value, "chunks") and value.dtype.kind in "fiub" and value.ndim:
         root = getattr(value.store, "root", None) or getattr(value.store, "path", None)
         if root is not None and Path(str(root)).exists():
@@ -172,7 +177,8 @@ def stored(value: Any) -> Stored | None:
                 check_store(Path(str(root)) / value.path)
             rows = _shard_rows(value.chunks[0], value.shape, value.dtype.itemsize)
             shape, kind = torch.Size(value.shape), value.dtype.str
-            return Stored("zarr", str(root), value.path, shape, kind, rows=rows, stamp=stamp)
+            marks = tuple(missing_marks(value.attrs))
+            return Stored("zarr", str(root), value.path, shape, kind, rows=rows, stamp=stamp, marks=marks)
     return None
 
 

@@ -176,7 +176,7 @@ def _guess_tokens(names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
 def _guess_columns(files: Sequence[DataFile], usable: Mapping[str, Variable], wanted: Sequence[str]) -> list[str]:
     rest = [n for n in usable if n not in wanted]
-    if not 1 <= len(rest) <= _MOST_COLUMNS:
+    if not (2 if _unusable(files) else 1) <= len(rest) <= _MOST_COLUMNS:
         raise InputError(
             f"--input or --tokens must name the input columns, got none and {len(rest)} to choose from: "
             f"{', '.join(f.describe() for f in files)}{_unusable(files)}."

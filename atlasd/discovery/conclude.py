@@ -1,33 +1,37 @@
-"""From proposals to a group: what passes is closed from the best, judged, and put into words."""
+"""From proposed generators and elements to a closed group, best first."""
 
 from __future__ import annotations
 
 __all__ = [
-    "Settled",
+    "Conclusion",
+    "Kind",
     "commuting",
+    "conclude_cosets",
+    "conclude_generators",
+    "consistent",
     "describe_extent",
     "exact_first",
     "promising",
-    "settle_cosets",
-    "settle_generators",
     "words",
 ]
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
+from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.cosets import CosetSearch, Proposed
 from atlasd.discovery.decide import Finding, approximate, exact_class
+from atlasd.discovery.problem import Proposal
 from atlasd.discovery.result import Direction, Verdict
-from atlasd.discovery.search import Found
-from atlasd.discovery.verdict import Court
+from atlasd.discovery.verdict import Judge
 from atlasd.limits import APART, EXACT
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
@@ -38,7 +42,7 @@ _NEAR = 0.25
 
 @storable()
 @dataclass(frozen=True, eq=False)
-class Settled:
+class Conclusion:
     """Generators or coset representatives after the verdict, in standard units.
 
     Arguments:
@@ -58,30 +62,39 @@ class Settled:
     named: Tensor | None = None
 
 
-def promising(court: Court, found: Found) -> Iterator[tuple[Tensor, tuple[str, ...]]]:
+class Kind(NamedTuple):
+    """How spans are closed, `None` if far from it; how they are written; the strength up to which all are exact."""
+
+    close: Callable[[Tensor], Tensor | None]
+    read: Callable[[Judge, Tensor], Tensor]
+    floor: float
+
+
+def promising(judge: Judge, found: Proposal, kind: Kind | None = None) -> Iterator[tuple[Tensor, tuple[str, ...]]]:
     """Algebras that the best candidates span, the largest first, in standard form.
 
     A span that is nearly closed is moved to exact closure, but not where that spoils what was better: a worse candidate
-    never drives out a better one.
+    never drives out a better one. Algebras are closed under brackets; `kind` may ask for other spans.
     """
+    kind = kind or Kind(closed, in_standard_form, judge.floor)
     if not len(found.basis):
         return
     if found.fixed:
-        yield in_standard_form(court, found.basis.double()), ()
+        yield kind.read(judge, found.basis.double()), ()
         return
-    quick, error = court.strengths(found.basis)
+    quick, error = judge.strengths(found.basis)
     order = quick.argsort()
     quick, error, basis = quick[order], error[order], found.basis[order].double()
-    near = int((quick <= 2 * court.tolerance).sum())
-    best = next((k for k in range(1, near) if apart(quick[:k], quick[k], error[:k].max(), court.floor)), near)
+    near = int((quick <= 2 * judge.tolerance).sum())
+    best = next((k for k in range(1, near) if apart(quick[:k], quick[k], error[:k].max(), kind.floor)), near)
     notes: tuple[str, ...] = ()
     for k in range(best, 0, -1):
-        algebra = closed(basis[:k])
+        algebra = kind.close(basis[:k])
         if algebra is not None:
-            made = in_standard_form(court, algebra)
-            moved, unsure = court.strengths(made)
+            made = kind.read(judge, algebra)
+            moved, unsure = judge.strengths(made)
             clearly = float((moved.square() - unsure.square()).max().clamp_min(0.0).sqrt())
-            if clearly <= max(1.5 * float(quick[k - 1]), court.tolerance / 4) or k == 1:
+            if clearly <= max(1.5 * float(quick[k - 1]), judge.tolerance / 4) or k == 1:
                 yield made, notes
                 continue
         notes = ("some candidates were left out: their brackets leave the span",)
@@ -92,48 +105,56 @@ def apart(better: Tensor, worse: Tensor, error: Tensor, floor: float) -> bool:
     return float(worse) > APART * max(float(better.max()), float(error), floor)
 
 
-def settle_generators(court: Court, found: Found) -> Settled:
+def conclude_generators(judge: Judge, found: Proposal, kind: Kind | None = None) -> Conclusion:
     """The largest algebra that passes the verdict, of promising candidates or of those among them that pass."""
+    kind = kind or Kind(closed, in_standard_form, judge.floor)
     dropped: dict[int, Finding] = {}
     notes = found.notes
-    part: Settled | None = None
-    for basis, said in promising(court, found):
+    part: Conclusion | None = None
+    for basis, said in promising(judge, found, kind):
         if part is not None and len(part.matrices) >= len(basis):
             return part
-        findings = court.generators(basis)
+        findings = judge.generators(basis)
         order = sorted(range(len(findings)), key=lambda i: _rank(findings[i]))
         if not all(f.passed for f in findings):
-            # The smallest of nested spans says most about what fails.
-            dropped = {i: findings[i] for i in order if not findings[i].passed}
+            # The span with the least broken direction says most about what fails, and the smallest of such spans.
+            failed = {i: findings[i] for i in order if not findings[i].passed}
+            if not dropped or _lowest(failed) <= _lowest(dropped):
+                dropped = failed
             kept = [i for i in order if findings[i].passed]
-            inside = closed(basis[kept]) if kept else None
+            inside = kind.close(basis[kept]) if kept else None
             if inside is None:
                 continue
-            inside = in_standard_form(court, inside)
-            again = court.generators(inside)
+            inside = kind.read(judge, inside)
+            again = judge.generators(inside)
             if all(f.passed for f in again):
-                part = max(part, Settled(inside, again, list(dropped.values()), (*notes, *said)), key=_size)
+                part = max(part, Conclusion(inside, again, list(dropped.values()), (*notes, *said)), key=_size)
             continue
-        count = exact_class([findings[i] for i in order], court.floor)
-        best = closed(basis[order[:count]])
+        count = exact_class([findings[i] for i in order], kind.floor)
+        best = kind.close(basis[order[:count]])
         others = list(dropped.values())
         if count < len(order) and best is not None:
             others += [approximate(findings[i]) for i in order[count:]]
-            return Settled(basis[order[:count]], [findings[i] for i in order[:count]], others, (*notes, *said))
-        return Settled(basis, findings, others, (*notes, *said))
+            return Conclusion(basis[order[:count]], [findings[i] for i in order[:count]], others, (*notes, *said))
+        return Conclusion(basis, findings, others, (*notes, *said))
     if part is not None:
         return part
-    n = court.problem.size
+    n = judge.problem.size
     nothing = torch.zeros(0, n, n, dtype=torch.float64)
     if not dropped and len(found.basis):
         # Nothing comes near: the best says by how much.
-        best = found.basis[court.strengths(found.basis)[0].argsort()[:1]]
-        return Settled(nothing, [], court.generators(best), notes)
-    return Settled(nothing, [], list(dropped.values()), notes)
+        best = found.basis[judge.strengths(found.basis)[0].argsort()[:1]]
+        return Conclusion(nothing, [], judge.generators(best), notes)
+    return Conclusion(nothing, [], list(dropped.values()), notes)
 
 
-def _size(settled: Settled | None) -> int:
-    return 0 if settled is None else len(settled.matrices)
+def _size(conclusion: Conclusion | None) -> int:
+    return 0 if conclusion is None else len(conclusion.matrices)
+
+
+def _lowest(findings: Mapping[int, Finding]) -> float:
+    """The lower end of the least broken of some directions; 0 where one was not measured."""
+    return min(0.0 if math.isnan(f.direction.lower) else f.direction.lower for f in findings.values())
 
 
 def _rank(finding: Finding) -> float:
@@ -141,12 +162,21 @@ def _rank(finding: Finding) -> float:
     return math.inf if math.isnan(upper) else upper
 
 
-def in_standard_form(court: Court, basis: Tensor) -> Tensor:
-    """Generators that read best in raw units, spanning the same algebra, in standard units."""
+def in_standard_form(judge: Judge, basis: Tensor) -> Tensor:
+    """Generators that read best along raw axes, spanning the same algebra, in standard units.
+
+    Entries are compared in units of the spread along each axis: in raw units a small one may be rounding of a large
+    one.
+    """
     if not len(basis):
         return basis
-    units, tidy = court.problem.units, court.problem.ambient.tidy_generators
-    return tidy(units.to_standard(standard_form(tidy(units.to_raw(basis)))))
+    units, ambient = judge.problem.units, judge.problem.ambient
+    tidy = ambient.tidy_generators
+    spread = torch.linalg.inv(units.frame)[:, : ambient.block].norm(dim=1)
+    spread[ambient.block :] = 1.0
+    change = spread / spread[:, None]
+    raw = standard_form(tidy(units.to_raw(basis)) * change) / change
+    return tidy(units.to_standard(raw / raw.abs().amax((1, 2), keepdim=True)))
 
 
 def closed(basis: Tensor) -> Tensor | None:
@@ -162,49 +192,49 @@ def closed(basis: Tensor) -> Tensor | None:
     return moved.basis if good else None
 
 
-def settle_cosets(
-    court: Court,
+def conclude_cosets(
+    judge: Judge,
     algebra: LieAlgebra,
     search: CosetSearch | Proposed,
-    felt: Tensor | None,
+    relevant: Tensor | None,
     *,
     seed: int,
     progress: Progress,
-) -> Settled:
+) -> Conclusion:
     """Candidates for components, judged like generators, then closed to a group whose products are judged, too."""
-    identity = torch.eye(court.problem.size, dtype=torch.float64)[None]
-    candidates = search.find(court.problem, algebra, felt=felt, seed=seed, progress=progress).matrices[1:]
-    findings = court.elements(candidates, algebra.basis)
+    identity = torch.eye(judge.problem.size, dtype=torch.float64)[None]
+    candidates = search.find(judge.problem, algebra, relevant=relevant, seed=seed, progress=progress).matrices[1:]
+    findings = judge.elements(candidates, algebra.basis)
     order = sorted(range(len(findings)), key=lambda i: _rank(findings[i]))
     passed = [i for i in order if findings[i].passed]
     dropped = [findings[i] for i in order if i not in passed]
-    count = exact_class([findings[i] for i in passed], court.floor)
+    count = exact_class([findings[i] for i in passed], judge.floor)
     dropped += [approximate(findings[i]) for i in passed[count:]]
     good = candidates[passed[:count]]
 
     def accept(elements: Tensor) -> Tensor:
-        return torch.tensor([f.passed for f in court.elements(elements, algebra.basis)], dtype=torch.bool)
+        return torch.tensor([f.passed for f in judge.elements(elements, algebra.basis)], dtype=torch.bool)
 
     group = Group.close(algebra, torch.cat([identity, good]), accept=accept)
-    cosets = court.problem.ambient.tidy_elements(group.cosets)
-    return Settled(cosets, court.elements(cosets[1:], algebra.basis), dropped)
+    cosets = judge.problem.ambient.tidy_elements(group.cosets)
+    return Conclusion(cosets, judge.elements(cosets[1:], algebra.basis), dropped)
 
 
 def exact_first(
-    court: Court, generators: Settled, discrete: Callable[[LieAlgebra], Settled]
-) -> tuple[Settled, Settled]:
+    judge: Judge, generators: Conclusion, discrete: Callable[[LieAlgebra], Conclusion]
+) -> tuple[Conclusion, Conclusion]:
     """Generators with their cosets, or exact elements alone where every generator is clearly only approximate.
 
     A polygon with many corners is nearly round: its rotations pass the tolerance, but a few of them are exact.
     """
     kept = generators.kept
     least = min((f.direction.lower for f in kept), default=0.0)
-    if least > APART * court.floor:
+    if least > APART * judge.floor:
         alone = discrete(LieAlgebra(generators.matrices[:0]))
         worst = max((f.direction.upper for f in alone.kept), default=math.inf)
         if APART * worst < least:
             others = [*generators.dropped, *(approximate(f) for f in kept)]
-            return Settled(generators.matrices[:0], [], others, generators.notes), alone
+            return Conclusion(generators.matrices[:0], [], others, generators.notes), alone
     # An error of a generator takes away what its algebra has in common with others: equal stretches become unequal.
     return generators, discrete(LieAlgebra(generators.matrices if generators.named is None else generators.named))
 
@@ -244,7 +274,13 @@ def commuting(name: str, judged: Sequence[Direction]) -> str:
 
 
 def words(
-    group: Group, generators: Settled, cosets: Settled, *, unfelt: int, tolerance: float, notes: Sequence[str] = ()
+    group: Group,
+    generators: Conclusion,
+    cosets: Conclusion,
+    *,
+    untested: int,
+    tolerance: float,
+    notes: Sequence[str] = (),
 ) -> Verdict:
     """The sentence that carries the answer, with the evidence."""
     symmetric = group.dimension > 0 or len(group.cosets) > 1
@@ -270,16 +306,17 @@ def words(
     elif broken:
         least = min(d.lower for d in broken)
         # "No symmetry" would be said of a question that most of the data cannot answer.
-        kind = "Not testable" if 2 * unfelt > group.algebra.size**2 else "No symmetry"
-        reason = f"{kind}: the least broken direction has a breaking of at least {least:.0%}."
+        most = 2 * untested > group.algebra.size**2
+        kind = "Not testable: of what could be tested," if most else "No symmetry:"
+        reason = f"{kind} the least broken direction has a breaking of at least {least:.0%}."
         if open_ones:
             reason += f" Of single elements, {len(open_ones)} could not be decided: {open_ones[0].reason}."
-    elif unfelt or any(f.unfelt for f in dropped):
+    elif untested or any(f.untested for f in dropped):
         reason = "Not testable: the outputs are constant, or depend on the same pixel or on too few components only."
     else:
         reason = "Cannot tell: no transformation could be judged."
-    if unfelt and group.dimension + len(dropped):
-        reason += f" {unfelt} direction(s) could not be tested: nothing in the data feels them."
+    if untested and group.dimension + len(dropped):
+        reason += f" {untested} direction(s) could not be tested: nothing in the data depends on them."
     reason += "".join(f" Note: {note}." for note in dict.fromkeys((*notes, *generators.notes)))
     return Verdict(
         symmetric=symmetric,
@@ -292,3 +329,38 @@ def words(
 
 def _identity(tolerance: float) -> Direction:
     return Direction(0.0, 0.0, 0.0, 1.0, 1.0, "symmetry", "the identity", tolerance)
+
+
+_NOISE = (0.03, 0.1)
+"""Errors of generators that are allowed for, the smaller first; whether the data agree is for the verdict to say."""
+
+
+def consistent(judge: Judge, conclusion: Conclusion) -> Conclusion:
+    """Says which algebra with a name is nearest, and how far away, where the data cannot tell the two apart.
+
+    A measured generator is never exact: a rotation comes out as a spiral of a few per mille. Generators stay as they
+    were measured. The data agree with the named algebra if its breaking lies within the interval of the measured one.
+
+    Arguments:
+        judge: Where it is judged.
+        conclusion: Generators that passed, in standard units.
+    """
+    if not conclusion.kept:
+        return conclusion
+    measured = LieAlgebra(judge.problem.units.to_raw(conclusion.matrices))
+    for noise in _NOISE:
+        found = identify(measured, noise)
+        if found.algebra is None or found.algebra.dimension != len(conclusion.matrices):
+            continue
+        apart = measured.distance(found.algebra)
+        if apart < 1e-6:
+            return conclusion
+        basis = in_standard_form(judge, judge.problem.units.to_standard(found.algebra.basis))
+        findings = judge.generators(basis)
+        limit = max(max(f.direction.upper for f in conclusion.kept), judge.floor)
+        if all(f.passed and f.direction.strength <= limit for f in findings):
+            degrees = math.degrees(math.asin(min(apart, 1.0)))
+            note = f"consistent with an exact {found.name}, {degrees:.1f} degrees from what was measured"
+            notes = (*conclusion.notes, note) if degrees >= 0.05 else conclusion.notes
+            return replace(conclusion, notes=notes, noise=noise, named=basis)
+    return conclusion

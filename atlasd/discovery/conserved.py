@@ -98,7 +98,7 @@ def find_conserved(
     order = torch.randperm(len(x), generator=stream(seed, "conserved"))
     halves = order[::2], order[1::2]
     found: list[Conserved] = []
-    rank, least, limit = 0, math.inf, tolerance
+    rank, least, limit, closed = 0, math.inf, tolerance, ("", 0.0)
     spanned = x.new_zeros(len(x), 0, n)
     for d in range(1, max(degree, 1) + 1):
         library = _Library(n, d if degree else 0, dict(functions))
@@ -108,6 +108,8 @@ def find_conserved(
         limit = min(tolerance, sorted(chance)[len(chance) // 2] / APART)
         judged = _judge(gradients, dx, speeds, halves)
         least = min(least, min(j.low for j in judged))
+        if least > _EXACT * tolerance:
+            closed = library.size, least
         # What changes little, yet clearly, is not conserved.
         passed = [j for j in judged if j.high <= limit and j.low <= _EXACT * tolerance]
         worst = max((j.strength for j in passed), default=0.0), max((j.high for j in passed), default=0.0)
@@ -117,18 +119,16 @@ def find_conserved(
             if _rank(more) > rank:
                 spanned, rank = more, rank + 1
                 found.append(library.describe(frame @ direction, sizes, *worst))
-    size = f"functions of degree up to {degree}" if degree else "the given functions"
-    if functions and degree:
-        size += " with the given ones"
     if found:
         count = "1 quantity" if len(found) == 1 else f"{len(found)} quantities"
-        return tuple(found), f"Conserved among {size}: {count}."
-    if least > _EXACT * tolerance:
-        return (), f"Nothing is conserved among {size}: the least changing one changes by at least {least:.1%}."
-    return (
-        (),
-        f"Cannot tell whether anything is conserved among {size}: changes below {limit:.1%} all look alike.",
-    )
+        return tuple(found), f"Conserved among {library.size}: {count}."
+    said = []
+    if closed[0]:
+        said = [f"Nothing is conserved among {closed[0]}: the least changing one changes by at least {closed[1]:.1%}."]
+    if closed[0] != library.size:
+        alike = f"changes below {limit:.1%} all look alike"
+        said.append(f"Cannot tell whether anything is conserved among {library.size}: {alike}.")
+    return (), " ".join(said)
 
 
 def _room(states: int, n: int, others: int) -> int:
@@ -181,6 +181,12 @@ class _Library:
     n: int
     degree: int
     functions: dict[str, Function]
+
+    @property
+    def size(self) -> str:
+        """What is in it, for people."""
+        own = f"functions of degree up to {self.degree}"
+        return (own + " with the given ones" if self.functions else own) if self.degree else "the given functions"
 
     @property
     def names(self) -> list[str]:

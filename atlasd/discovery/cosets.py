@@ -147,7 +147,7 @@ class CosetSearch:
         seed: int,
         progress: Progress | None = None,
         initial: Tensor | None = None,
-        felt: Tensor | None = None,
+        relevant: Tensor | None = None,
     ) -> CosetCandidates:
         """Proposes one matrix per component.
 
@@ -157,7 +157,7 @@ class CosetSearch:
             seed: Seed of the random starts.
             progress: Progress display.
             initial: Starts in place of random ones, `(M, n, n)`.
-            felt: Components that the map feels, `(n, m)`; others are left as they are. `None` for all.
+            relevant: Components on which the map depends, `(n, m)`; others are left as they are. `None` for all.
         """
         if algebra.size != problem.size:
             raise InputError(f"`algebra` must have matrices of size {problem.size}, got {algebra.size}.")
@@ -179,8 +179,8 @@ class CosetSearch:
             if initial is not None:
                 begin = ambient.unit_determinant(draw_starts(0, problem.size, generator, initial))
             candidates = self._normalizing(residual, algebra, begin, progress)
-        if felt is not None:
-            inside = felt @ felt.mT
+        if relevant is not None:
+            inside = relevant @ relevant.mT
             candidates = inside @ candidates @ inside + torch.eye(problem.size, dtype=torch.float64) - inside
         return self._distinct(residual, algebra, candidates, len(begin), curves)
 

@@ -48,17 +48,19 @@ class VectorCoverage:
 
     Arguments:
         x: Inputs in standard units, with shape `(B, n)` or `(B, P, n)`.
-        losses: What it costs to predict the label of each, held out, `(B,)`.
+        errors: Those of the label of each, held out, `(B, O)`.
     """
 
-    def __init__(self, x: Tensor, losses: Tensor) -> None:
+    def __init__(self, x: Tensor, errors: Tensor) -> None:
         rows = summary(x).float()
         self.scale = rows.std(0).clamp_min(1e-6)
         self.rows = rows / self.scale
         apart = torch.cdist(self.rows, self.rows).fill_diagonal_(float("inf"))
         self.limit = apart.amin(1).quantile(_OWN)
         self.near = apart.fill_diagonal_(0.0).topk(max(round(len(x) ** (1 / 3)), 1), largest=False).indices
+        losses = errors.square().sum(1)
         self.level, self.spread = losses[self.near].mean(1), losses.std()
+        self.shared = self._shared(errors)
         products = quadric(x)
         self.shift, self.size = products.mean(0), products.std(0).clamp_min(1e-12)
         products = (products - self.shift) / self.size
@@ -78,17 +80,33 @@ class VectorCoverage:
         self.ends = float(along.min()), float(along.max())
 
     def __call__(self, moved: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether each of `(B, *in)` does, and the number of the sample nearest to it, both `(B,)`."""
-        rows = summary(moved).float() / self.scale
-        rows = rows.nan_to_num(float("inf"), float("inf"), float("inf"))
-        nearest = [torch.cdist(part, self.rows).min(1) for part in rows.split(_ROWS)]
-        near = torch.cat([found.values for found in nearest]) <= self.limit
+        """Whether each of `(B, *in)` does, and the sample nearest to it, or 0 if not, both `(B,)`."""
         along = ((quadric(moved) - self.shift) / self.size) @ self.axes
         inside = ((along >= self.low) & (along <= self.high)).all(-1)
         side = moved.double() @ self.mean
         within = ((side >= self.ends[0]) & (side <= self.ends[1])) | (moved == 0).all(-1)
-        covered = near & inside & (within if within.ndim == 1 else within.all(-1))
-        return covered, torch.cat([found.indices for found in nearest])
+        # Neighbours cost most: only what lies on the right side of all is compared with every sample.
+        asked = (inside & (within if within.ndim == 1 else within.all(-1))).nonzero().flatten()
+        apart, nearest = self.nearest(moved[asked])
+        covered, there = torch.zeros(len(moved), dtype=torch.bool), torch.zeros(len(moved), dtype=torch.long)
+        covered[asked], there[asked] = apart <= self.limit, nearest
+        return covered, there
+
+    def nearest(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """How far the sample nearest to each of `(B, *in)` is, and its number, both `(B,)`."""
+        rows = summary(x).float() / self.scale
+        found = [torch.cdist(part, self.rows).min(1) for part in rows.split(_ROWS)]
+        return torch.cat([f.values for f in found]), torch.cat([f.indices for f in found])
+
+    def _shared(self, errors: Tensor) -> float:
+        """Share of the squares of errors `(B, O)` that neighbours have in common, 0 where it may be an accident.
+
+        Noise has nothing in common; what a map has not learned does.
+        """
+        others = errors[self.near].sum(1) - errors
+        products = (errors * others).sum(1) / max(self.near.shape[1] - 1, 1)
+        clear = float(products.mean()) > TWO_SIDED * float(products.std()) / len(products) ** 0.5
+        return float(products.mean() / errors.square().sum(1).mean().clamp_min(1e-300)) if clear else 0.0
 
     def worse(self, there: Tensor, here: Tensor, covered: Tensor) -> Tensor:
         """How much more it costs to predict labels where samples are taken than where they come from, `(M, B)`.

@@ -10,18 +10,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from atlasd.discovery.problem import Problem
+from atlasd.discovery.problem import Problem, Proposal, solve
 from atlasd.discovery.residual import Residual, known_inputs, scaled
-from atlasd.discovery.search import Found, solve
+from atlasd.limits import MOST
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
 _FLOOR = 3e-4
 """Residuals below this are interpolation; they do not count as better."""
-_ENOUGH = 1e-3
 _STEP = 1e-3
 _COARSE, _FINE = (0.6, -math.pi / 2), (0.8, -0.8, math.pi / 2, -math.pi / 2)
 """Sizes t of the first steps, and of the last ones."""
+_JUDGED = (math.pi / 2, -math.pi / 2, 1.0, -1.0, 0.5, -0.5)
+"""Sizes of the last refinement, as far as data cover them."""
+_POLISHED = 64
+"""Fields that it looks at."""
 _FAN = 12
 _HOPELESS = 0.3
 """Relative residual beyond which no further generator is looked for."""
@@ -52,7 +55,9 @@ class Model:
         return (self.error + _FLOOR).log().mean(1) @ weights / weights.sum()
 
 
-def model(residual: Residual, elements: Tensor, step: float = _STEP, shares: Tensor | None = None) -> Model:
+def model(
+    residual: Residual, elements: Tensor, step: float = _STEP, shares: Tensor | None = None, *, labels: bool = False
+) -> Model:
     """Model from residuals of elements `(M, T, 1 + s, n, n)`: the first, and those a step away along s directions.
 
     Arguments:
@@ -60,8 +65,9 @@ def model(residual: Residual, elements: Tensor, step: float = _STEP, shares: Ten
         elements: The elements.
         step: How far away.
         shares: How much each size counts for a sample and chart, `(T, B, K)`; all alike by default.
+        labels: See `Residual.inner`.
     """
-    products, level = residual.inner(elements.flatten(0, 1))
+    products, level = residual.inner(elements.flatten(0, 1), labels)
     products, level = (z.unflatten(0, elements.shape[:2]) for z in (products, level))  # (M, T, B, K, p, p)
     # A sample that hardly moves is measured against the others, not against its own noise.
     level = level.clamp_min(1e-300) + 0.1 * level.mean(2, keepdim=True)
@@ -108,11 +114,15 @@ class FieldSearch:
         self.problem, self.starts, self.progress = problem, starts, progress
         self.fine = Residual(problem, index[:samples], known_inputs(problem, weights=weights), weights)
         self.coarse = self.fine.few(12)
+        sharp = problem.sharp
+        self.last: Residual | None = None
+        if sharp is not problem:
+            self.last = Residual(sharp, problem.pick(_POLISHED), self.fine.coverage, weights)
         self.generator = stream(seed, "search", "starts")
         self.weights = torch.ones(problem.charts, dtype=torch.float64) if weights is None else weights
         self.given = weights is not None
 
-    def find(self, first: tuple[Tensor, Tensor] | None, wanted: int | None) -> Found:
+    def find(self, first: tuple[Tensor, Tensor] | None, wanted: int | None) -> Proposal:
         """Proposes generators.
 
         Arguments:
@@ -121,12 +131,12 @@ class FieldSearch:
         """
         n = self.problem.size
         everything = self.problem.ambient.directions
-        values, hints, unfelt = torch.zeros(0), torch.zeros(0, n * n, dtype=torch.float64), 0
+        values, hints, untested = torch.zeros(0), torch.zeros(0, n * n, dtype=torch.float64), 0
         if first is not None:
             unit = first[1].diagonal(dim1=-2, dim2=-1).sum(-1).clamp_min(1e-300)
             pooled = [torch.einsum("k,kab->ab", self.weights / unit, part) for part in first]
             values, directions, blind = solve(*pooled)
-            unfelt = len(blind) - n * n + len(everything)
+            untested = len(blind) - n * n + len(everything)
             hints = _mixtures(directions)
             for k in (self.weights > 0).nonzero().flatten()[:6].tolist():
                 hints = torch.cat([hints, _mixtures(solve(first[0][k], first[1][k])[1])[:4]])
@@ -137,18 +147,17 @@ class FieldSearch:
             span = orthogonal_complement(everything, found)
             a, error = self._best(span, hints)
             if not found and self.problem.charts > 1:
-                a, error = (a, error) if self.given else self._without_outliers(a, error, span)
-                own = self._apart(a, span)
+                a, error, own = self._without_outliers(a, error, span)
             if wanted is None and error > _HOPELESS:
                 break
-            found.append(a)
+            found.append(self._polished(a, span))
         basis = torch.stack(found) if found else torch.zeros(0, n, n, dtype=torch.float64)
-        return Found(
+        return Proposal(
             basis,
             tuple(values.tolist()),
             chart_basis=None if own is None else own.unsqueeze(1),
             weights=self.weights,
-            unfelt=unfelt,
+            untested=untested,
             fixed=wanted is not None,
         )
 
@@ -171,8 +180,25 @@ class FieldSearch:
             return a, error
         return self._descend(self.fine, a, span, _FINE, _ITERATIONS)
 
+    def _polished(self, a: Tensor, span: Tensor) -> Tensor:
+        """A generator moved to where the sharpest maps commute best with elements that keep data among data."""
+        if self.last is None:
+            return a
+        covered = self.last.losses(_elements(a[None], _JUDGED).flatten(0, 2)).covered  # (T, B, K)
+        share = (covered @ self.weights).mean(1)
+        kept = share >= MOST * share.max()
+        sizes = tuple(t for t, keep in zip(_JUDGED, kept.tolist(), strict=True) if keep)
+        return self._descend(self.last, a, span, sizes, _ITERATIONS, covered[kept], 1e-5)[0]
+
     def _descend(
-        self, residual: Residual, start: Tensor, span: Tensor, sizes: tuple[float, ...], iterations: int
+        self,
+        residual: Residual,
+        start: Tensor,
+        span: Tensor,
+        sizes: tuple[float, ...],
+        iterations: int,
+        covered: Tensor | None = None,
+        enough: float = 1e-3,
     ) -> tuple[Tensor, float]:
         """Damped Gauss-Newton inside a span; the generator, of operator norm 1, and its pooled relative residual."""
         frame, n = span.flatten(1), start.shape[-1]
@@ -182,16 +208,22 @@ class FieldSearch:
         def matrix(coefficients: Tensor) -> Tensor:
             return scaled((coefficients @ frame).reshape(n, n))
 
-        # A map says most about transformed inputs that are like the data.
-        covered = residual.losses(_elements(matrix(c)[None], sizes).flatten(0, 2)).covered + _UNLIKE  # (T, B, K)
-        shares = covered / covered.sum(0)
+        if covered is None:
+            # A map says most about transformed inputs that are like the data.
+            covered = residual.losses(_elements(matrix(c)[None], sizes).flatten(0, 2)).covered + _UNLIKE  # (T, B, K)
+        shares = covered / covered.sum(0).clamp_min(1e-3)
 
         def at(coefficients: Tensor) -> tuple[Model, Tensor]:
             """The model there, and the directions along which it is one."""
             tangent = torch.linalg.svd(coefficients[None])[2][1:]  # the scale of a generator is fixed
             norm = torch.linalg.matrix_norm((coefficients @ frame).reshape(n, n), ord=2)
             along = (tangent @ frame).reshape(1, -1, n, n) / norm
-            return model(residual, _elements(matrix(coefficients)[None], sizes, along), shares=shares), tangent
+            return model(
+                residual,
+                _elements(matrix(coefficients)[None], sizes, along),
+                shares=shares,
+                labels=residual is self.last,
+            ), tangent
 
         damping, stretch = 1e-3, 1.0
         here, tangent = at(c)
@@ -205,7 +237,7 @@ class FieldSearch:
             moved = False
             for _ in range(4):
                 step = -torch.linalg.solve(curve + damping * size * torch.eye(len(slope), dtype=torch.float64), slope)
-                if float(-(slope @ step) - 0.5 * step @ curve @ step) < _ENOUGH:
+                if float(-(slope @ step) - 0.5 * step @ curve @ step) < enough:
                     break
                 step = stretch * step
                 step = step * (0.5 / step.norm().clamp_min(0.5))
@@ -214,7 +246,7 @@ class FieldSearch:
                 there, axes = at(trial)
                 new = float(there.pooled(self.weights)[0])
                 if new < value:
-                    moved = value - new > _ENOUGH
+                    moved = value - new > enough
                     # Edges of classes make residuals that fall in proportion, far beyond what their slopes promise.
                     stretch = 4 * stretch if value - new > -_STRAIGHT * float(slope @ step) else 1.0
                     c, value, here, tangent = trial, new, there, axes
@@ -225,10 +257,13 @@ class FieldSearch:
                 break
         return matrix(c), math.exp(value)
 
-    def _without_outliers(self, a: Tensor, error: float, span: Tensor) -> tuple[Tensor, float]:
-        """Leaves out charts on which the generator that most charts share does not hold, and descends without them."""
-        for _ in range(3):
-            own = self._apart(a, span)
+    def _without_outliers(self, a: Tensor, error: float, span: Tensor) -> tuple[Tensor, float, Tensor]:
+        """Leaves out charts on which the generator that most charts share does not hold, and descends without them.
+
+        The last answer are generators of single charts, `(K, n, n)`.
+        """
+        own = self._apart(a, span)
+        for _ in range(0 if self.given else 3):
             trials = torch.cat([a[None], own[self.weights > 0]])
             errors = model(self.coarse, _elements(trials, _COARSE)).error.add(_FLOOR).log().mean(1)  # (M, K)
             # Charts are counted: the generator that holds on most of them is the one to start from.
@@ -240,7 +275,8 @@ class FieldSearch:
             self.weights = torch.where(bad, 0.0, self.weights)
             a, error = self._descend(self.coarse, trials[best], span, _COARSE, _ITERATIONS)
             a, error = self._descend(self.fine, a, span, _FINE, _ITERATIONS)
-        return a, error
+            own = self._apart(a, span)
+        return a, error, own
 
     def _apart(self, a: Tensor, span: Tensor, iterations: int = 4) -> Tensor:
         """Each chart's own generator near `a`, `(K, n, n)`: one Gauss-Newton problem for each chart."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FRAMES", "check_content", "check_digest", "read_beside", "read_frames", "digest"]
+__all__ = ["FRAMES", "check_content", "check_digest", "digest", "read_beside", "read_frames"]
 
 import json
 from collections.abc import Mapping

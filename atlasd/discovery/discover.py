@@ -14,19 +14,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.algebra.affine import fixed_point
 from atlasd.algebra.group import Group
+from atlasd.algebra.group_names import fixed_point
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.conclude import Settled, promising, words
+from atlasd.discovery.attempt import Attempt, Clock, leading, more_with_translations, taken
+from atlasd.discovery.conclude import Conclusion, promising, words
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
+from atlasd.discovery.frames import make_frames
 from atlasd.discovery.learned import LearnedMap
 from atlasd.discovery.locality import charts_by_default
 from atlasd.discovery.lost_charts import without_lost_charts
-from atlasd.discovery.make_frames import make_frames
 from atlasd.discovery.prepare import pose, prepare
-from atlasd.discovery.problem import Problem
+from atlasd.discovery.problem import Problem, Search
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
-from atlasd.discovery.search import Search
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.targets import (
     Question,
@@ -38,17 +38,15 @@ from atlasd.discovery.targets import (
     say_time,
     set_aside,
 )
-from atlasd.discovery.translations import more_with_translations
-from atlasd.discovery.trial import Clock, Trial, leading, taken
 from atlasd.discovery.vector_fields import discover_fields
-from atlasd.discovery.verdict import Court
+from atlasd.discovery.verdict import Judge
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.polynomial import PolynomialAction
 from atlasd.limits import TOLERANCE
 from atlasd.prediction.predictor import PredictorSpec
-from atlasd.runtime.device import on_device
+from atlasd.runtime.context import on_device
 from atlasd.runtime.executor import About, TaskFailed, working
 from atlasd.runtime.progress import LOG, Logged, Progress, Silent, Terminal
 from atlasd.runtime.stages import current_stages, fingerprint
@@ -134,20 +132,20 @@ def discover(
             raise InputError(f"`executor` must be left out with device={str(where)!r}: workers use the CPU.")
         if atlas is None and function is None and predictor is None:
             atlas = charts_by_default(x, y, seed=seed, progress=shown)
-        return _discover(
+        return discover_asking(
             x, y, function=function, atlas=atlas, action=action, rho_out=rho_out, predictor=predictor, search=search,
             cosets=discrete, tolerance=float(tolerance), seed=seed, shown=shown, budget=budget,
         )  # fmt: skip
 
 
-def _discover(x: Any, y: Any, *, atlas: Atlas | None = None, shown: Progress, **rest: Any) -> Discovery:
-    """Discovers; charts whose tasks fail for good are left out, and the answer is given from the others."""
+def discover_asking(x: Any, y: Any, *, atlas: Atlas | None = None, shown: Progress, **rest: Any) -> Discovery:
+    """Answers what `asking` asks of the fitted map; charts whose tasks fail for good are left out."""
     charts = list(range(len(atlas))) if atlas is not None else [0]
     lost: dict[int, str] = {}
     while True:
         try:
             part = atlas if atlas is None or not lost else atlas.select(charts)
-            found = _attempt(x, y, atlas=part, shown=shown, **rest)
+            found = _on_charts(x, y, atlas=part, shown=shown, **rest)
             return found if atlas is None or not lost else without_lost_charts(found, atlas, lost)
         except TaskFailed as failure:
             about = failure.about
@@ -159,7 +157,7 @@ def _discover(x: Any, y: Any, *, atlas: Atlas | None = None, shown: Progress, **
             charts = [k for k in charts if k not in lost]
 
 
-def _attempt(
+def _on_charts(
     x: Any,
     y: Any,
     *,
@@ -174,6 +172,7 @@ def _attempt(
     seed: int,
     shown: Progress,
     budget: float | None = None,
+    asking: Callable[[Problem, Action | None, Targets], list[Question]] = questions,
 ) -> Discovery:
     clock = Clock(budget)
     search = SpectralSearch() if search is None else search
@@ -187,13 +186,13 @@ def _attempt(
     )
     clock("predictor")
     learned = LearnedMap(problem) if problem.common is None else None
-    asked = questions(problem, action, rho_out) or [Question("given", problem.action, "")]
-    posed = [problem if not q.words else pose(problem, q.action) for q in asked]
+    asked = asking(problem, action, rho_out) or [Question("given", problem.action, "")]
+    posed = [problem if q.action is problem.action else pose(problem, q.action) for q in asked]
     least = at_first(problem, posed)
     order = sorted(range(len(posed)), key=least.__getitem__)
     if problem.is_field and not problem.classes:
         say_time([posed[i] for i in order if not set_aside(least[i], least[order[0]], confirmed=False)], shown)
-    tried: dict[int, Trial] = {}
+    tried: dict[int, Attempt] = {}
     skipped: list[tuple[Question, str]] = []
     for place, i in enumerate(order):
         confirmed = any(t.generators.kept for t in tried.values())
@@ -204,32 +203,32 @@ def _attempt(
         else:
             # A symmetry of some charts is no answer beside one of all.
             started = time.perf_counter()
-            tried[i] = Trial(asked[i], posed[i], search, tolerance, seed, shown, clock, some=not confirmed)
+            tried[i] = Attempt(asked[i], posed[i], search, tolerance, seed, shown, clock, some=not confirmed)
             confirmed = confirmed or bool(tried[i].generators.kept)
             rest = [j for j in order[place + 1 :] if not set_aside(least[j], least[order[0]], confirmed=confirmed)]
             say_rest(time.perf_counter() - started, len(rest), problem.is_field, shown)
-    trials = [tried[i] for i in sorted(tried)]
-    if len(trials) > 1:
-        shown.say("; ".join(f"targets as {t.question.words}: {t.brief}" for t in trials))
-    chosen = leading(trials)
-    for trial in chosen:
-        trial.add_cosets(cosets, clock)
+    attempts = [tried[i] for i in sorted(tried)]
+    if len(attempts) > 1:
+        shown.say("; ".join(f"targets as {t.question.words}: {t.brief}" for t in attempts))
+    chosen = leading(attempts)
+    for attempt in chosen:
+        attempt.add_cosets(cosets, clock)
     best = max(chosen, key=lambda t: t.rank)
     problem, generators, found = best.problem, best.generators, best.found
     group, centre = _in_raw_units(problem, generators, best.elements.matrices)
-    frames = make_frames(problem, group, best.court.weights, testable=best.testable)
+    frames = make_frames(problem, group, best.judge.weights, testable=best.testable)
     group = Group(LieAlgebra(group.algebra.basis.cpu()), group.cosets.cpu()) if group.algebra.basis.is_cuda else group
     clock("frames")
     for stage, seconds in clock.seconds.items():
         LOG.info("%s: %.1f s", stage, seconds)
-    notes = [*_notes(problem, best), *taken(best, trials, skipped), *centre, *_somewhere(best.court.weights)]
+    notes = [*_notes(problem, best), *taken(best, attempts, skipped), *centre, *_somewhere(best.judge.weights)]
     if action is None and isinstance(search, SpectralSearch) and not clock.over:
         notes += stages.do("translations", lambda: more_with_translations(best, search))
         clock("translations")
     return Discovery(
         group=group,
-        verdict=words(group, generators, best.elements, unfelt=found.unfelt, tolerance=tolerance, notes=notes),
-        charts=_chart_findings(problem, generators, best.court.weights, fitted.chart_skill),
+        verdict=words(group, generators, best.elements, untested=found.untested, tolerance=tolerance, notes=notes),
+        charts=_chart_findings(problem, generators, best.judge.weights, fitted.chart_skill),
         spectrum=found.spectrum,
         predictor=PredictorSummary(fitted.kind, fitted.skill, fitted.samples, fitted.seconds, learned),
         seconds=clock.seconds,
@@ -249,7 +248,7 @@ def _attempt(
     )
 
 
-def _in_raw_units(problem: Problem, generators: Settled, cosets: Tensor) -> tuple[Group, list[str]]:
+def _in_raw_units(problem: Problem, generators: Conclusion, cosets: Tensor) -> tuple[Group, list[str]]:
     """The group of generators and cosets in standard units, as it acts on raw data, and where its centre is."""
     algebra = LieAlgebra(generators.matrices)
     standard = Group(algebra, cosets, affine=problem.homogeneous, noise=generators.noise)
@@ -281,7 +280,7 @@ def _with_targets(x: Any, action: Action | None, rho_out: Targets) -> Action | N
     return replace(action, rho_out=rho_out)
 
 
-def _notes(problem: Problem, best: Trial) -> list[str]:
+def _notes(problem: Problem, best: Attempt) -> list[str]:
     """What a reader should know about the question that was asked."""
     outputs = 0 if problem.classes else len(problem.units.outputs)
     fixed = isinstance(problem.action, VectorAction | GridAction) and problem.action.rho_out is None
@@ -306,7 +305,9 @@ def _somewhere(weights: Tensor) -> list[str]:
     return [] if held == len(weights) else [note]
 
 
-def _chart_findings(problem: Problem, generators: Settled, weights: Tensor, skills: Tensor) -> tuple[ChartFinding, ...]:
+def _chart_findings(
+    problem: Problem, generators: Conclusion, weights: Tensor, skills: Tensor
+) -> tuple[ChartFinding, ...]:
     """The strength of the breaking on every chart under the pooled group, and whether it is an outlier."""
     charts = problem.samples.atlas.charts
     strengths = torch.full((len(charts),), math.nan, dtype=torch.float64)
@@ -346,9 +347,9 @@ def discover_generators(
     shown = progress or Silent()
     problem, _ = prepare(x, y, seed=seed, progress=shown, **options)
     found = (search or SpectralSearch()).find(problem, seed=seed, progress=shown)
-    court = Court(problem, TOLERANCE, seed=seed, progress=shown, weights=found.weights)
+    judge = Judge(problem, TOLERANCE, seed=seed, progress=shown, weights=found.weights)
     nothing = torch.zeros(0, problem.size, problem.size, dtype=torch.float64)
-    basis, _ = next(promising(court, found), (nothing, ()))
+    basis, _ = next(promising(judge, found), (nothing, ()))
     return LieAlgebra(problem.units.to_raw(basis))
 
 

@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from atlasd.data.cleaning import unmasked
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.limits import TOLERANCE
+
+_FEWEST = 20
+"""The fewest samples that `discover` takes."""
 
 
 class SymmetryDiscovery:
@@ -67,7 +71,7 @@ class SymmetryDiscovery:
         """
         if y is None:
             raise ValueError("SymmetryDiscovery requires y to be passed, but the target y is None.")
-        x, target = _array(X, "X"), _array(y, "y")
+        x, target = _array(X, "X", _FEWEST), _array(y, "y")
         names = getattr(X, "columns", None)
         if names is not None and all(isinstance(n, str) for n in names):
             self.feature_names_in_ = np.asarray(names, dtype=object)
@@ -130,11 +134,11 @@ def _names() -> list[str]:
     return sorted(n for n in inspect.signature(SymmetryDiscovery.__init__).parameters if n != "self")
 
 
-def _array(value: Any, name: str) -> np.ndarray:
-    """An array of real numbers with at least one axis of features, or one clear error."""
+def _array(value: Any, name: str, least: int = 1) -> np.ndarray:
+    """An array of real numbers, for `X` with at least one feature and `least` samples, or one clear error."""
     if hasattr(value, "toarray") or type(value).__module__.startswith("scipy.sparse"):
         raise TypeError(f"Sparse data was passed for {name}, but dense data is required. Use '.toarray()' to convert.")
-    array = np.asarray(value)
+    array = unmasked(value, name)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: `{name}` must hold real numbers, got {array.dtype}.")
     if array.dtype.kind not in "fiub":
@@ -147,12 +151,11 @@ def _array(value: Any, name: str) -> np.ndarray:
             f"Expected 2D array, got {array.ndim}D array instead. Reshape your data either using array.reshape(-1, 1) "
             "or array.reshape(1, -1)."
         )
-    if name == "X" and 0 in array.shape:
-        raise ValueError(
-            f"Found array with {array.shape[0]} sample(s) (shape={array.shape}) while a minimum of 20 is required."
-            if not array.shape[0]
-            else f"Found array with 0 feature(s) (shape={array.shape}) while a minimum of 1 is required."
-        )
+    if name == "X" and array.shape[1] < 1:
+        raise ValueError(f"Found array with 0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
+    if name == "X" and len(array) < least:
+        size = f"{len(array)} sample(s) of {array.shape[1]} feature(s)"
+        raise ValueError(f"Found array with {size} (shape={array.shape}) while a minimum of {least} is required.")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"Input {name} contains NaN or infinity; drop or fill them.")
     return array

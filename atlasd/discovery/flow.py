@@ -14,6 +14,7 @@ from torch import Tensor
 from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.data.cleaning import whole_tensor
 from atlasd.data.units import Units
 from atlasd.discovery.conserved import Conserved, find_conserved
 from atlasd.discovery.cosets import CosetSearch
@@ -21,8 +22,7 @@ from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery, Verdict
 from atlasd.discovery.vector_fields import FieldDiscovery, flow_among
 from atlasd.errors import InputError
-from atlasd.geometry.actions import VectorAction
-from atlasd.geometry.affine import AffineAction, as_inputs, linear_part
+from atlasd.geometry.actions import AffineAction, VectorAction, as_inputs, linear_part
 from atlasd.geometry.polynomial import PolynomialAction
 from atlasd.limits import TOLERANCE
 from atlasd.prediction.forms import FormPredictor
@@ -165,7 +165,7 @@ def _checked(x: Any, dx: Any, after: Any) -> tuple[Tensor, Tensor]:
     if (dx is None) == (after is None):
         raise InputError("`dx` or `after` must be given, and not both; pass velocities, or next states.")
     try:
-        states, other = (torch.as_tensor(v) for v in (x, dx if after is None else after))
+        states, other = whole_tensor(x, "x"), whole_tensor(dx if after is None else after, "dx")
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"`x` and `dx` must be arrays of numbers: {error}") from error
     if states.ndim != 2 or states.shape != other.shape:

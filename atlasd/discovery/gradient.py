@@ -15,8 +15,7 @@ from atlasd.algebra.structure import orthonormal_rows
 from atlasd.discovery.gradient_steps import SIMILARITY, Course, GradientSteps
 from atlasd.discovery.objective import LOSSES, Charts, Frame, Loss, Window
 from atlasd.discovery.prepare import prepare_untrained
-from atlasd.discovery.problem import Problem
-from atlasd.discovery.search import Found
+from atlasd.discovery.problem import Problem, Proposal
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
 from atlasd.geometry.atlas import Atlas
@@ -151,7 +150,7 @@ class GradientSearch:
         )  # fmt: skip
         return replace(paper, **changes)
 
-    def find(self, problem: Problem, *, seed: int, progress: Progress) -> Found:
+    def find(self, problem: Problem, *, seed: int, progress: Progress) -> Proposal:
         """Descends from a random start, or from several to choose the number of generators."""
         if self.generators != "auto":
             return self._found(problem, self._descend(problem, self.generators, seed, progress))
@@ -167,7 +166,7 @@ class GradientSearch:
         action: Action | None = None,
         seed: int = 0,
         progress: Progress | None = None,
-    ) -> tuple[Problem, Found]:
+    ) -> tuple[Problem, Proposal]:
         """Searches in tandem, with no predictor but the one that learns with the generators; no verdict is given.
 
         Arguments:
@@ -186,9 +185,9 @@ class GradientSearch:
         found = replace(self, tandem=True).find(problem, seed=seed, progress=progress or Silent())
         return problem.with_function(found.function), found
 
-    def _automatic(self, problem: Problem, seed: int, progress: Progress) -> Found:
+    def _automatic(self, problem: Problem, seed: int, progress: Progress) -> Proposal:
         """The rule of appendix B for the number of generators."""
-        found: Found | None = None
+        found: Proposal | None = None
         notes: list[str] = []
         for k in range(1, problem.size**2 + 1):
             runs = [
@@ -213,13 +212,13 @@ class GradientSearch:
                 break
         if found is None:
             nothing = torch.zeros(0, problem.size, problem.size, dtype=torch.float64)
-            found = Found(nothing, notes=("no number of generators led to one algebra from every start",))
+            found = Proposal(nothing, notes=("no number of generators led to one algebra from every start",))
         return replace(found, notes=(*found.notes, *notes))
 
     def _descend(self, problem: Problem, k: int, seed: object, progress: Progress) -> Course:
         return GradientSteps(self, problem, k, seed).run(progress)
 
-    def _found(self, problem: Problem, run: Course) -> Found:
+    def _found(self, problem: Problem, run: Course) -> Proposal:
         """Leaves out what has collapsed and what repeats another generator."""
         rows = run.basis.flatten(1)
         norms = rows.norm(dim=1)
@@ -235,7 +234,7 @@ class GradientSearch:
         basis = kept.unflatten(1, run.basis.shape[1:])
         if self.units == "raw":
             basis = problem.units.to_standard(basis)
-        return Found(basis=basis, curves=run.curves, notes=tuple(notes), fixed=True, function=run.function)
+        return Proposal(basis=basis, curves=run.curves, notes=tuple(notes), fixed=True, function=run.function)
 
 
 def _apart(algebras: list[LieAlgebra]) -> float:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from atlasd.data.cleaning import whole_tensor
 from atlasd.discovery.problem import Problem
 from atlasd.errors import InputError
 
@@ -67,7 +67,7 @@ class PredictorSummary:
         """Outputs of the fitted map for raw inputs, shaped as those of the discovery."""
         if self.function is None:
             raise InputError("`predictor` must have been fitted in this session, got one from a file; discover again.")
-        return self.function(x if isinstance(x, Tensor) else torch.from_numpy(np.array(x, dtype=np.float64)))
+        return self.function(x if isinstance(x, Tensor) else whole_tensor(x, "x").double())
 
     def summary(self) -> dict[str, Any]:
         """What is kept in files."""

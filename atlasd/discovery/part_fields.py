@@ -12,14 +12,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from atlasd.discovery.part import Part, looked_at, null_loss
-from atlasd.discovery.problem import Function
+from atlasd.discovery.problem import Function, Part, looked_at, null_loss
 from atlasd.geometry.actions import GridAction
-from atlasd.geometry.resample import pixel_grid
-from atlasd.geometry.spans import FieldSpan
+from atlasd.geometry.resample import FieldSpan, pixel_grid
 from atlasd.geometry.splines import FieldSpline
-from atlasd.prediction.products import Products, explained
 from atlasd.prediction.trivial import centre_crop
+from atlasd.prediction.unexplained import Products, explained
 
 Spline: TypeAlias = FieldSpan | FieldSpline
 
@@ -140,7 +138,7 @@ class FieldPart(Part):
         mask = mask[:, None, None, None] if g.ndim == 3 else mask[:, None, :, None]  # (M, 1, 1 or K, 1, *out)
         return moved, left, right, mask / mask.flatten(-d).sum(-1)[(..., *[None] * d)].clamp_min(1e-9)
 
-    def losses(self, g: Tensor, astray: bool = False) -> tuple[Tensor, ...]:
+    def losses(self, g: Tensor, unrelated: bool = False) -> tuple[Tensor, ...]:
         """Fields of `Losses`."""
         rows = [self._losses(part) for part in self._chunks(g)]
         return tuple(torch.cat(column) for column in zip(*rows, strict=True))
@@ -184,22 +182,24 @@ class FieldPart(Part):
         covered: Tensor = self.coverage(moved.middle(self.coverage.shape))
         return covered.double()
 
-    def inner(self, g: Tensor) -> tuple[Tensor, Tensor]:
+    def inner(self, g: Tensor, labels: bool = False) -> tuple[Tensor, Tensor]:
         """Inner products of residuals, `(M, B, K, p, p)`, and what moves under the first elements, `(M, B, K)`.
 
-        Elements are `(M, p, n, n)`, or `(M, p, K, n, n)` with one for each chart.
+        Elements are `(M, p, n, n)`, or `(M, p, K, n, n)` with one for each chart. With `labels`, what is predicted is
+        held against transformed labels in place of transformed predictions.
         """
-        p = self.data[2]
-        linear = self._linear() if g.ndim == 4 else None
+        still = self.data[1 if labels else 2]
+        linear = self._linear() if g.ndim == 4 and not labels else None
         products, levels = [], []
         for near in self._chunks(g):
             if linear is not None:
                 r, moves = self._mixed_residuals(near, *linear)
             else:
-                _, left, right, weight = self._sides(near.flatten(0, 1), self.problem.functions, labels=False)
+                _, left, right, weight = self._sides(near.flatten(0, 1), self.problem.functions, labels=labels)
+                right = right[:, :, :, : still.shape[2]]
                 left, right, root = (z.unflatten(0, near.shape[:2]) for z in (left, right, weight.sqrt()))
                 r = ((left - right) * root).flatten(4).movedim(1, 3)  # (M, B, K, p, Q)
-                moves = [((side[:, 0] - p) * root[:, 0]).flatten(3) for side in (left, right)]
+                moves = [((side[:, 0] - still) * root[:, 0]).flatten(3) for side in (left, right)]
             products.append((r @ r.mT).double())
             levels.append((moves[0].square().sum(-1) + moves[1].square().sum(-1)).double())
         return torch.cat(products), torch.cat(levels)

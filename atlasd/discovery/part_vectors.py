@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from atlasd.discovery.part import Part, null_loss
-from atlasd.discovery.problem import Function
+from atlasd.discovery.problem import Function, Part, null_loss
 from atlasd.geometry.polynomial import PolynomialAction
 from atlasd.runtime.random import stream
 
@@ -23,7 +22,9 @@ _ROWS = 1 << 16
 class VectorPart(Part):
     """Vectors: many elements at once."""
 
-    def _sides(self, g: Tensor, functions: Sequence[Function], astray: bool = False) -> tuple[Tensor, Tensor]:
+    _here: Tensor | None = None  # number of the sample of the coverage that is nearest to each
+
+    def _sides(self, g: Tensor, functions: Sequence[Function], unrelated: bool = False) -> tuple[Tensor, Tensor]:
         """Transformed inputs `(M, B, *in)` and predictions transformed back, `(M, B, O)`."""
         x, action = self.data[0], self.problem.action
         moved, back = [], []
@@ -31,7 +32,7 @@ class VectorPart(Part):
             many = part[:, None, None].expand(len(part), *x.shape[:2], *g.shape[1:]).flatten(0, 1).to(x.dtype)
             here = x.expand(len(part), *x.shape).flatten(0, 1)
             there = action.on_input(many, here)
-            if astray:
+            if unrelated:
                 step = there.unflatten(0, (len(part), -1)) - x
                 there = (x + self._unrelated(step)).flatten(0, 1)
             y = self.predict(there, functions)
@@ -57,20 +58,22 @@ class VectorPart(Part):
         length = common.flatten(2).norm(dim=2).reshape(-1, *[1] * (step.ndim - 1))
         return (step - common).roll(1, dims=1) + length * drawn.to(step.dtype)
 
-    def losses(self, g: Tensor, astray: bool = False) -> tuple[Tensor, ...]:
+    def losses(self, g: Tensor, unrelated: bool = False) -> tuple[Tensor, ...]:
         """Fields of `Losses`."""
         x, y, p = self.data
         y, p = y.flatten(1).double(), p.flatten(1).double()
-        moved, b = self._sides(g, self.problem.functions, astray)
+        moved, b = self._sides(g, self.problem.functions, unrelated)
         covered = b.isfinite().all(-1)
         b = torch.where(covered[..., None], b, 0.0)
         through = (y - b).square().sum(-1)
         plain = (y - p).square().sum(-1).expand_as(through)
-        if self.coverage is not None and not astray:
+        if self.coverage is not None and not unrelated:
             near, there = (z.unflatten(0, moved.shape[:2]) for z in self.coverage(moved.flatten(0, 1)))
             covered = covered & near
             # The errors of a map cancel only where they are equal: it may clearly be worse where it is asked.
-            plain = plain + self.coverage.worse(there, self.coverage(x[:, 0])[1], covered.double())
+            if self._here is None:
+                self._here = self.coverage.nearest(x[:, 0])[1]
+            plain = plain + self.coverage.worse(there, self._here, covered.double())
         c = covered.double()
         number = c.sum(1, keepdim=True)  # (M, 1)
 
@@ -128,8 +131,8 @@ class VectorPart(Part):
             rows.append(torch.stack([(covered[..., None] * a * b).sum((1, 2)) for a, b in pairs], dim=-1))
         return torch.stack(rows).unsqueeze(2)
 
-    def uneven(self, g: Tensor) -> Tensor:
-        """See `Residual.uneven`; `(M, 3)`, for monomials of degree 1, 2 and 3."""
+    def error_change(self, g: Tensor) -> Tensor:
+        """See `Residual.error_change`; `(M, 3)`, for monomials of degree 1, 2 and 3."""
         x, y, p = self.data
         left = (y - p).flatten(1).double()
         left = left / left.square().mean(0).sqrt().clamp_min(1e-300)

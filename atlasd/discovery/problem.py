@@ -1,12 +1,13 @@
-"""What every search and the verdict are given: maps, an action, data in standard units, and the window that counts."""
+"""The problem that a discovery solves, one block of charts of it, and what a search for its generators promises."""
 
 from __future__ import annotations
 
-__all__ = ["Problem", "in_comparison"]
+__all__ = ["Part", "Problem", "Proposal", "Search", "in_comparison", "looked_at", "null_loss", "solve"]
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -18,8 +19,10 @@ from atlasd.data.units import Units
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.resample import pixel_grid
 from atlasd.prediction.crossfit import CrossFit
-from atlasd.prediction.predictor import PredictorSpec, compared, has_parts, narrowed, part_of, selected
-from atlasd.prediction.trivial import LinearPart, PointwisePart
+from atlasd.prediction.predictor import PredictorSpec, compared, has_parts, narrowed, needed, part_of, selected
+from atlasd.prediction.trivial import LinearPart, PointwisePart, centre_crop
+from atlasd.runtime.codec import storable
+from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
 Function = Callable[[Tensor], Tensor]
@@ -139,6 +142,15 @@ class Problem:
             return y - self.common(self.inputs(index) if x is None else x).to(y.dtype)
         return y
 
+    @property
+    def sharp(self) -> Problem:
+        """The same question about the maps that fit best, where the verdict is given on smoother ones.
+
+        These say more about inputs that are unlike the data, but what is smoothed differs from direction to direction.
+        """
+        sharp = () if self.fits is None else self.fits.sharp
+        return replace(self, functions=in_comparison(self, sharp)) if sharp else self
+
     def with_function(self, function: Function | None) -> Problem:
         """The same question about another map, which every sample is asked of; `None` for the same maps."""
         if function is None:
@@ -204,3 +216,137 @@ def in_comparison(problem: Problem, functions: tuple[Function, ...]) -> tuple[Fu
             half = max(min(half, math.floor(problem.samples.atlas.radii[0] - problem.reach + 0.5)), 1)
         functions = tuple(narrowed(f, 2 * half + 1) for f in functions)
     return tuple(compared(f, problem.classes) for f in functions)
+
+
+def null_loss(squares: Tensor, pulls: Tensor, counts: tuple[Tensor, Tensor], through: Tensor) -> Tensor:
+    """Loss over pairs of different samples, from sums that know no pairs.
+
+    Arguments:
+        squares: Loss of each label against all predictions, in the mean, `(M, B, K)`.
+        pulls: Loss of each prediction against all labels, in the mean, `(M, B, K)`.
+        counts: Whether a sample counts, `(M, B, K)`, and how many do, `(M, 1, K)`.
+        through: Loss of each label against its own prediction, `(M, B, K)`.
+    """
+    covered, number = counts
+    other = (number - 1).clamp_min(1.0)
+    # A sample is never paired with itself.
+    squares, pulls = (number * squares - through) / other, (number * pulls - through) / other
+    mean = (covered * squares).sum(1, keepdim=True) / number.clamp_min(1.0)
+    return squares + pulls - mean
+
+
+def looked_at(problem: Problem, x: Tensor) -> tuple[int, ...]:
+    """Spatial shape of the middle of inputs `(B, K, C, *S)` that the maps look at."""
+    whole = tuple(x.shape[3:])
+    need = needed(problem.functions)
+    return whole if need is None else tuple(min(a, b) for a, b in zip(need, whole, strict=True))
+
+
+class Part:
+    """One block of charts with its data, which are read where they are needed."""
+
+    def __init__(self, problem: Problem, index: Tensor, coverage: Any) -> None:
+        self.problem, self.index, self.coverage = problem, index, coverage
+        self._data: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_data": None}
+
+    def forget(self) -> None:
+        """Drops the data; they are read again when needed."""
+        self._data = None
+
+    @property
+    def data(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs `(B, K, *in)`, labels and predictions `(B, K, *out)`, both without the pointwise part."""
+        if self._data is None:
+            x = self.problem.inputs(self.index)
+            y = self.problem.labels(self.index, x)
+            p = self.predict(x, self.problem.functions)
+            if self.problem.pointwise is not None:
+                y = centre_crop(y, tuple(p.shape[3:]))
+                base = self.problem.pointwise(x, tuple(p.shape[3:]))
+                y, p = y - base, p - base
+            elif self.problem.is_field:
+                y = centre_crop(y, tuple(p.shape[3:]))
+            self._data = x, y.to(p.dtype), p
+        return self._data
+
+    def predict(self, x: Tensor, functions: Sequence[Function]) -> Tensor:
+        """Outputs for inputs `(B, K, *in)` or `(M B, K, *in)` by the map that each sample was held out of."""
+        with torch.no_grad():
+            if len(functions) == 1:
+                return functions[0](x)
+            fold = self.problem.fold[self.index]
+            fold = fold.repeat(len(x) // len(fold))
+            out: Tensor | None = None
+            for k, function in enumerate(functions):
+                mine = (fold == k).nonzero().flatten()
+                if not len(mine):
+                    continue
+                part = function(x[mine])
+                out = part.new_zeros(len(x), *part.shape[1:]) if out is None else out
+                out[mine] = part
+            assert out is not None
+            return out
+
+
+_BLIND = 1e-9
+"""Null level, relative to the largest, below which nothing depends on a direction: rounding."""
+
+
+@storable()
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """Generators that a search proposes, in standard units; the verdict is given elsewhere.
+
+    Arguments:
+        basis: Candidates, the most promising first, with shape `(k, n, n)`, in float64.
+        spectrum: First-order residuals of all directions, ascending, where the search knows them.
+        curves: Training curves by name.
+        chart_basis: Each chart's own generators, with shape `(K, k, n, n)`, where computed.
+        notes: What the search noticed.
+        weights: Weights of the charts, `(K,)`, where the search left some out; 0 for those.
+        untested: Number of directions on which nothing in the data depends.
+        fixed: Whether the candidates are to be taken as they are, in this number.
+        relevant: Orthonormal components on which the map depends, `(n, m)`; `None` for all.
+        function: The predictors that were trained with the generators, where the search trains its own.
+    """
+
+    basis: Tensor
+    spectrum: tuple[float, ...] = ()
+    curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    chart_basis: Tensor | None = None
+    notes: tuple[str, ...] = ()
+    weights: Tensor | None = None
+    untested: int = 0
+    fixed: bool = False
+    relevant: Tensor | None = None
+    function: Callable[[Tensor], Tensor] | None = None
+
+
+class Search(Protocol):
+    """Finds generators of a problem's symmetry."""
+
+    def find(self, problem: Problem, *, seed: int, progress: Progress) -> Proposal:
+        """Proposes generators."""
+
+
+def solve(residual: Tensor, null: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The generalised eigenproblem `G v = lambda D v` on the directions that the data depend on.
+
+    Arguments:
+        residual: G, with shape `(m, m)`.
+        null: D, with shape `(m, m)`.
+
+    Returns:
+        Eigenvalues ascending `(r,)`, directions `(r, m)` of unit Frobenius norm, and the directions that nothing
+        feels `(m - r, m)`.
+    """
+    size, frame = torch.linalg.eigh((null + null.mT) / 2)
+    keep = size > _BLIND * size.max().clamp_min(1e-300)
+    white = frame[:, keep] / size[keep].sqrt()
+    values, vectors = torch.linalg.eigh(white.mT @ ((residual + residual.mT) / 2) @ white)
+    directions = (white @ vectors).mT
+    directions = directions / directions.norm(dim=-1, keepdim=True).clamp_min(1e-300)
+    return values.clamp_min(0.0), directions, frame[:, ~keep].mT

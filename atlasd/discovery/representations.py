@@ -12,15 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.algebra.group import Group
-from atlasd.discovery.conclude import commuting
-from atlasd.discovery.discover import discover
+from atlasd.discovery.cosets import CosetSearch
+from atlasd.discovery.discover import discover_asking
 from atlasd.discovery.locality import charts_by_default
 from atlasd.discovery.part_fields import FieldPart
-from atlasd.discovery.prepare import pose, prepare
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import Discovery
-from atlasd.discovery.verdict import Court
+from atlasd.discovery.targets import Question
 from atlasd.discovery.weights import Weights
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
@@ -29,6 +27,7 @@ from atlasd.limits import TOLERANCE
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.memory import free_megabytes
 from atlasd.runtime.progress import Progress, Silent
+from atlasd.runtime.text import counted
 
 _SAMPLES = 48
 _FREE = 1e-3
@@ -92,34 +91,39 @@ def discover_representation(
         progress: Progress display.
     """
     shown = progress or Silent()
-    options: dict[str, Any] = {"function": function, "atlas": atlas, "predictor": predictor, "seed": seed}
     if getattr(x, "ndim", 0) != 4:
         raise InputError(f"`x` must be fields (N, C, H, W), got shape {tuple(getattr(x, 'shape', ()))}.")
     if atlas is None and function is None and predictor is None:
-        options["atlas"] = charts_by_default(x, y, seed=seed, progress=shown)
-    # Declared, if only as the identity: then the part of the map that looks at one pixel stays in.
-    problem, _ = prepare(x, y, action=GridAction(rho_in=_identity(x.shape[1])), progress=shown, **options)
-    inside, outside, free, share = _mixing(problem)
-    rho_in, rho_out = _to_whole_weights(inside), _to_whole_weights(outside)
-    if rho_in is None or rho_out is None:
-        plain = GridAction(rho_in=_identity(x.shape[1]))
-        found = discover(x, y, action=plain, tolerance=tolerance, cosets=False, progress=shown, **options)
-        said = f"No mixing of channels makes the map commute with rotations: {share:.0%} stay at first order."
-        return RepresentationDiscovery(found, None, None, free, said)
-    action = GridAction(rho_in=rho_in, rho_out=rho_out)
-    found = discover(x, y, action=action, tolerance=tolerance, cosets=False, progress=shown, **options)
-    under = "rotations"
-    if found.verdict.symmetric:
-        mirrored = _mirrors(problem, rho_in, rho_out)
-        more = _with_reflection(found, pose(problem, GridAction(rho_in=mirrored[0], rho_out=mirrored[1])), shown)
-        if more is not None:
-            found, (rho_in, rho_out), under = more, mirrored, "rotations and reflections"
-    said = f"Under {under} the input is {rho_in.name}, and the output {rho_out.name}."
-    if free:
-        said += f" It is determined up to {free} mixings that commute with the map by themselves."
-    if not found.verdict.symmetric:
-        return RepresentationDiscovery(found, None, None, free, f"Proposed, and not confirmed: {said}")
-    return RepresentationDiscovery(found, rho_in, rho_out, free, said)
+        atlas = charts_by_default(x, y, seed=seed, progress=shown)
+    mixing: _Mixing | None = None
+
+    def asking(problem: Problem, *_: Any) -> list[Question]:
+        nonlocal mixing
+        mixing = _mixing(problem)
+        if mixing.sides is None:
+            return []
+        return [Question("given", GridAction(rho_in=mixing.sides[0], rho_out=mixing.sides[1]), "")]
+
+    found = discover_asking(
+        x, y, function=function, atlas=atlas, predictor=predictor, search=None, cosets=CosetSearch(),
+        # Declared, if only as the identity: then the part of the map that looks at one pixel stays in.
+        action=GridAction(rho_in=Weights(torch.zeros(x.shape[1], x.shape[1], dtype=torch.float64))),
+        tolerance=tolerance, seed=seed, shown=shown, asking=asking,
+    )  # fmt: skip
+    assert mixing is not None
+    if mixing.sides is None:
+        said = f"No mixing of channels makes the map commute with rotations: {mixing.left:.0%} stay at first order."
+        return RepresentationDiscovery(found, None, None, mixing.free, said)
+    inputs, outputs = mixing.sides
+    under = "rotations and reflections"
+    if bool((torch.linalg.det(found.cosets) > 0).all()):
+        inputs, outputs, under = replace(inputs, mirror=None), replace(outputs, mirror=None), "rotations"
+    said = f"Under {under} the input is {inputs.name}, and the output {outputs.name}."
+    if mixing.free:
+        said += f" It is determined up to {counted(mixing.free, 'mixing')} under which the map does not change."
+    if not found.algebra.dimension:
+        return RepresentationDiscovery(found, None, None, mixing.free, f"Proposed, and not confirmed: {said}")
+    return RepresentationDiscovery(found, inputs, outputs, mixing.free, said)
 
 
 def _mirrors(problem: Problem, inside: Weights, outside: Weights) -> tuple[Weights, Weights]:
@@ -154,33 +158,29 @@ def _mirrors(problem: Problem, inside: Weights, outside: Weights) -> tuple[Weigh
     return made(best)
 
 
-def _with_reflection(found: Discovery, problem: Problem, progress: Progress) -> Discovery | None:
-    """The discovery with the reflection of the second axis beside the rotations, where it is a symmetry."""
-    flip = torch.diag(torch.tensor([1.0, -1.0], dtype=torch.float64))[None]
-    if found.group.name != "SO(2)":
-        return None
-    court = Court(problem, found.verdict.directions[0].tolerance, seed=found.seed, progress=progress)
-    (finding,) = court.elements(problem.units.to_standard(flip))
-    if not finding.passed:
-        return None
-    group = Group(found.algebra, torch.cat([torch.eye(2, dtype=torch.float64)[None], flip]))
-    reason = commuting(group.name, (*found.verdict.directions, finding.direction))
-    cosets = (*found.verdict.cosets, finding.direction)
-    return replace(found, group=group, verdict=replace(found.verdict, reason=reason, cosets=cosets))
-
-
 def _spreads(problem: Problem) -> tuple[Tensor, Tensor]:
     """Spreads of raw input and output channels, in whose units the problem works."""
     units, one = problem.units, torch.ones(1, dtype=torch.float64)
     return units.channels if len(units.channels) else one, units.outputs if len(units.outputs) else one
 
 
-def _identity(channels: int) -> Callable[[Tensor], Tensor]:
-    return Weights(torch.zeros(channels, channels, dtype=torch.float64))
+@dataclass(frozen=True, eq=False)
+class _Mixing:
+    """How raw channels mix under rotations and reflections, at first order.
+
+    Arguments:
+        sides: Representations of inputs and outputs; `None` where weights are not whole.
+        free: Number of further mixings that the map commutes with.
+        left: Share of the residual that stays.
+    """
+
+    sides: tuple[Weights, Weights] | None
+    free: int
+    left: float
 
 
-def _mixing(problem: Problem) -> tuple[Tensor, Tensor, int, float]:
-    """Mixings of raw input and output channels for the rotation, how many are free, and what stays of the residual."""
+def _mixing(problem: Problem) -> _Mixing:
+    """The mixing of channels that makes the residual least, with the reflection that does."""
     part = FieldPart(problem, problem.pick(_SAMPLES), None)
     x, _, p = part.data
     _check_memory(x.shape[2], p.shape[2], 8 * p.numel())
@@ -206,8 +206,10 @@ def _mixing(problem: Problem) -> tuple[Tensor, Tensor, int, float]:
     left = (wanted - matrix @ mix).norm() / (rotated[0].square().sum() + rotated[1].square().sum()).sqrt()
     a, b = mix.split([x.shape[2] ** 2, p.shape[2] ** 2])
     inside, outside = a.reshape([x.shape[2]] * 2), b.reshape([p.shape[2]] * 2)
-    inside, outside = (m * s[:, None] / s for m, s in zip((inside, outside), _spreads(problem), strict=True))
-    return inside, outside, max(int((~keep).sum()) - 1, 0), float(left)
+    raw = (m * s[:, None] / s for m, s in zip((inside, outside), _spreads(problem), strict=True))
+    rho_in, rho_out = (_to_whole_weights(m) for m in raw)
+    sides = None if rho_in is None or rho_out is None else _mirrors(problem, rho_in, rho_out)
+    return _Mixing(sides, max(int((~keep).sum()) - 1, 0), float(left))
 
 
 def _check_memory(inputs: int, outputs: int, size: int) -> None:

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.coverage import FieldCoverage, VectorCoverage
-from atlasd.discovery.part import Part, looked_at
 from atlasd.discovery.part_fields import FieldPart
 from atlasd.discovery.part_vectors import VectorPart
-from atlasd.discovery.problem import Function, Problem
+from atlasd.discovery.problem import Function, Part, Problem, looked_at
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
 from atlasd.prediction.predictor import part_of, selected
@@ -192,21 +191,22 @@ class Residual:
         shape[dim] = self.problem.charts
         return joined.new_zeros(shape).index_copy(dim, self._asked, joined)
 
-    def losses(self, elements: Tensor, *, astray: bool = False) -> Losses:
-        """Losses of elements `(M, n, n)`; with `astray`, each vector is displaced as another sample would be."""
-        *columns, displaced = zip(*self._all("losses", elements.double(), astray), strict=True)
+    def losses(self, elements: Tensor, *, unrelated: bool = False) -> Losses:
+        """Losses of elements `(M, n, n)`; with `unrelated`, each vector is displaced as another sample would be."""
+        *columns, displaced = zip(*self._all("losses", elements.double(), unrelated), strict=True)
         through, plain, null, covered = (self._joined(parts, -1) for parts in columns)
         return Losses(through, plain, null, covered, torch.cat(displaced, dim=-1).mean(-1))
 
-    def inner(self, elements: Tensor) -> tuple[Tensor, Tensor]:
+    def inner(self, elements: Tensor, labels: bool = False) -> tuple[Tensor, Tensor]:
         """Inner products `(M, B, K, p, p)` of residuals of elements `(M, p, n, n)`, and levels `(M, B, K)`.
 
-        Elements may differ from chart to chart: `(M, p, K, n, n)`.
+        Elements may differ from chart to chart: `(M, p, K, n, n)`. With `labels`, residuals of fields are those of
+        what was measured in place of what is predicted.
         """
         given: Tensor | _Each = elements
         if elements.ndim > 4:
             given = _Each(elements[:, :, [block.start + k for k in keep]] for block, keep in self.ranges)
-        products, levels = zip(*self._all("inner", given), strict=True)
+        products, levels = zip(*self._all("inner", given, *[labels][: self.problem.is_field]), strict=True)
         return self._joined(products, 2), self._joined(levels, 2)
 
     def permuted(self, projectors: Tensor) -> Tensor:
@@ -226,14 +226,14 @@ class Residual:
         given = _Each([(p, [self._of_block(f, *r) for f in fs]) for p, fs in planted] for r in self.ranges)
         return self._joined(self._all("recovered", elements.double(), given), 2) / len(self.index)
 
-    def uneven(self, elements: Tensor) -> float:
+    def error_change(self, elements: Tensor) -> float:
         """How clearly errors of a map of vectors go with what elements `(M, n, n)` change, in standard deviations.
 
         Where neither the errors nor the data change under g, errors have nothing to do with differences of features of
         x and of g x. For each degree of monomials, all of them are looked at together, by the products of the errors of
         two samples. A breaking shows here that the map does not hold at all: a product of three vectors of a set.
         """
-        return float(torch.cat(self._all("uneven", elements.double())).max())
+        return float(torch.cat(self._all("error_change", elements.double())).max())
 
     def hidden(self, plants: Sequence[Function]) -> Tensor:
         """Of fields, what products of neighbouring values tell of the errors of the map, and of plants.
@@ -271,7 +271,7 @@ def known_inputs(
     if not problem.is_field:
         index = problem.pick(most)
         x, y, p = VectorPart(problem.part(range(problem.charts)), index, None).data
-        return VectorCoverage(x[:, 0], (y - p).double().flatten(1).square().sum(1))
+        return VectorCoverage(x[:, 0], (y - p).double().flatten(1))
     index = problem.pick(96)
     patches = []
     for block in problem.blocks():

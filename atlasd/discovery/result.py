@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from atlasd.algebra.affine import read_group
 from atlasd.algebra.group import Group
+from atlasd.algebra.group_names import read_group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.digest import FRAMES, check_content, check_digest, digest, read_frames
 from atlasd.discovery.frames import Frames

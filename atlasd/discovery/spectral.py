@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.discovery.descent import FieldSearch, model, orthogonal_complement
-from atlasd.discovery.problem import Problem
+from atlasd.discovery.problem import Problem, Proposal, solve
 from atlasd.discovery.residual import Residual, known_inputs, scaled
-from atlasd.discovery.search import Found, solve
 from atlasd.errors import InputError
 from atlasd.geometry.monomials import Monomials
 from atlasd.geometry.polynomial import PolynomialAction
@@ -57,7 +56,7 @@ class SpectralSearch:
         if self.generators is not None and self.generators < 0:
             raise InputError(f"`generators` must not be negative, got {self.generators}.")
 
-    def find(self, problem: Problem, *, seed: int, progress: Progress, weights: Tensor | None = None) -> Found:
+    def find(self, problem: Problem, *, seed: int, progress: Progress, weights: Tensor | None = None) -> Proposal:
         """Proposes generators, the most promising first; with weights of the charts `(K,)`, those of some of them."""
         n = problem.size
         if problem.is_field:
@@ -67,11 +66,11 @@ class SpectralSearch:
             return search.find(first, self.generators)
         asked = Residual(problem, problem.pick(self.slopes))
         residual, null = (m[0] for m in asked.slopes())
-        felt = felt_components(asked.few(1024), null)  # (n, m)
+        relevant = relevant_components(asked.few(1024), null)  # (n, m)
         # Generators that neither read nor change what nothing feels. Translations may change it: whether a map feels
         # a component is what a translation along it asks.
-        both = torch.einsum("ia,jb->abij", felt, felt)
-        inside = _with_shifts(problem, felt) if problem.shifts else both.reshape(-1, n * n)
+        both = torch.einsum("ia,jb->abij", relevant, relevant)
+        inside = _with_shifts(problem, relevant) if problem.shifts else both.reshape(-1, n * n)
         values, directions, blind = solve(inside @ residual @ inside.mT, inside @ null @ inside.mT)
         basis = (directions @ inside).reshape(-1, n, n)
         basis = basis if self.generators is None else basis[: self.generators]
@@ -79,14 +78,14 @@ class SpectralSearch:
             near = int((values[: len(basis)] < _NEAR).sum())
             span = orthogonal_complement(inside.reshape(-1, n, n), list(basis[:near]))
             basis = torch.cat([at_finite_size(problem, basis[:near], span), basis[near:]])
-        unfelt = problem.samples.size * n - len(inside) + len(blind)
-        return Found(
-            basis, tuple(values.tolist()), unfelt=unfelt, fixed=self.generators is not None,
-            felt=None if felt.shape[1] == len(felt) else felt,
+        untested = problem.samples.size * n - len(inside) + len(blind)
+        return Proposal(
+            basis, tuple(values.tolist()), untested=untested, fixed=self.generators is not None,
+            relevant=None if relevant.shape[1] == len(relevant) else relevant,
         )  # fmt: skip
 
 
-def felt_components(residual: Residual, null: Tensor) -> Tensor:
+def relevant_components(residual: Residual, null: Tensor) -> Tensor:
     """Orthonormal components of standard vectors that the map feels, `(n, m)`; of homogeneous ones with the last, 1.
 
     Components are ordered by the mean square of the derivative along them. The least ones are left out together as long
@@ -106,8 +105,10 @@ def felt_components(residual: Residual, null: Tensor) -> Tensor:
     limit = 1e-6 if residual.problem.known else _UNFELT
     costs = residual.permuted(torch.stack(spans)).tolist() if spans else []
     count = next((k for k, cost in enumerate(costs) if cost > limit), len(spans))
-    felt = frame[:, count:]
-    return torch.block_diag(felt, torch.ones(1, 1, dtype=felt.dtype)) if residual.problem.homogeneous else felt
+    relevant = frame[:, count:]
+    return (
+        torch.block_diag(relevant, torch.ones(1, 1, dtype=relevant.dtype)) if residual.problem.homogeneous else relevant
+    )
 
 
 def data_span(problem: Problem) -> Tensor:
@@ -159,17 +160,17 @@ def at_finite_size(problem: Problem, basis: Tensor, span: Tensor) -> Tensor:
     return torch.stack(refined)
 
 
-def _with_shifts(problem: Problem, felt: Tensor) -> Tensor:
+def _with_shifts(problem: Problem, relevant: Tensor) -> Tensor:
     """Generators `(m, n^2)` that read and change what the map feels, and translations."""
     n, size = problem.samples.size, problem.size
     if problem.homogeneous:
-        linear = torch.einsum("ia,jb->abij", felt[:, :-1], felt[:, :-1]).reshape(-1, size * size)
+        linear = torch.einsum("ia,jb->abij", relevant[:, :-1], relevant[:, :-1]).reshape(-1, size * size)
         return torch.cat([linear, problem.ambient.directions[n::size].flatten(1)])
     action = problem.action
     assert isinstance(action, PolynomialAction)
     points = torch.randn(4 * size, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    # Monomials of the components that are felt, written in monomials of all.
-    terms = Monomials(felt.shape[1], action.degree)(points @ felt)
+    # Monomials of the relevant components, written in monomials of all.
+    terms = Monomials(relevant.shape[1], action.degree)(points @ relevant)
     rows = torch.linalg.lstsq(action.columns(points), terms).solution.mT  # (t, m)
-    fields = torch.einsum("ia,tj->atij", felt, rows).flatten(0, 1)
+    fields = torch.einsum("ia,tj->atij", relevant, rows).flatten(0, 1)
     return functional.pad(fields, (0, 0, 0, size - n)).flatten(1)

@@ -24,9 +24,8 @@ from typing import TypeAlias
 
 import torch
 
-from atlasd.discovery.problem import Problem
+from atlasd.discovery.problem import Problem, solve
 from atlasd.discovery.residual import Residual
-from atlasd.discovery.search import solve
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction
 from atlasd.geometry.stacked import Stacked

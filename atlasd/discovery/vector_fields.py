@@ -16,13 +16,13 @@ from torch.nn import functional
 from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.conclude import Settled, apart, words
+from atlasd.discovery.conclude import Conclusion, Kind, conclude_generators, words
 from atlasd.discovery.decide import approximate, exact_class
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, percent
 from atlasd.discovery.spectral import SpectralSearch
-from atlasd.discovery.verdict import Court
+from atlasd.discovery.verdict import Judge
 from atlasd.errors import InputError
 from atlasd.geometry.polynomial import PolynomialAction, change_coordinates, write_field
 from atlasd.runtime.memory import free_megabytes
@@ -98,18 +98,18 @@ def discover_fields(
     started = time.perf_counter()
     _check_memory(x, action)
     problem, fitted = prepare(x, y, action=action, seed=seed, progress=progress, **options)
-    kept, multiples = Settled(torch.zeros(0, problem.size, problem.size), [], []), 0
+    kept, multiples = Conclusion(torch.zeros(0, problem.size, problem.size), [], []), 0
     for degree in range(1, action.degree + 1):
         part = replace(problem, action=replace(action, degree=degree))
         found = SpectralSearch().find(part, seed=seed, progress=progress)
-        settled = _settle(Court(part, tolerance, seed=seed, progress=progress), found.basis)
+        settled = conclude_generators(Judge(part, tolerance, seed=seed, progress=progress), found, _FIELDS)
         kept, more = _with_new(problem, kept, settled)
         multiples = max(multiples, more)
     settled = kept
     fields = _raw(problem, settled.matrices, action.degree)
     group = _affine_group(fields, action.degree)
-    nothing = Settled(torch.eye(problem.size)[None], [], [])
-    verdict = words(group, settled, nothing, unfelt=found.unfelt, tolerance=tolerance)
+    nothing = Conclusion(torch.eye(problem.size)[None], [], [])
+    verdict = words(group, settled, nothing, untested=found.untested, tolerance=tolerance)
     if settled.kept:
         worst = max(f.direction.upper for f in settled.kept)
         count = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
@@ -154,35 +154,6 @@ def _check_memory(x: Any, action: PolynomialAction) -> None:
         )
 
 
-def _settle(court: Court, basis: Tensor) -> Settled:
-    """Judges the span of the best class of candidates `(k, m, m)`, in a basis that reads well.
-
-    Many fields nearly leave a map as it is where a library is large: no floor makes them as good as exact ones.
-    """
-    nothing = basis[:0]
-    if not len(basis):
-        return Settled(nothing, [], [])
-    quick, error = court.strengths(basis)
-    order = quick.argsort()
-    quick, error, basis = quick[order], error[order], basis[order]
-    near = int((quick <= 2 * court.tolerance).sum())
-    best = next((k for k in range(1, near) if apart(quick[:k], quick[k], error[:k].max(), floor=_INTEGRATED)), near)
-    if not best:
-        return Settled(nothing, [], court.generators(basis[:1]))
-    dropped = []
-    for k in range(best, 0, -1):
-        plain = _plain(court.problem, basis[:k])
-        findings = court.generators(plain)
-        passed = [i for i, f in enumerate(findings) if f.passed]
-        dropped = [f for f in findings if not f.passed]
-        if len(passed) == len(findings):
-            ranks = sorted(passed, key=lambda i: findings[i].direction.upper)
-            count = exact_class([findings[i] for i in ranks], floor=_INTEGRATED)
-            others = [approximate(findings[i]) for i in ranks[count:]]
-            return Settled(plain[ranks[:count]], [findings[i] for i in ranks[:count]], others)
-    return Settled(nothing, [], dropped)
-
-
 def flow_among(rows: Tensor, flow: Tensor, noise: float) -> Tensor | None:
     """The flow as a combination `(k,)` of fields, where it is one.
 
@@ -196,7 +167,7 @@ def flow_among(rows: Tensor, flow: Tensor, noise: float) -> Tensor | None:
     return mix if left <= noise + _SAME**2 else None
 
 
-def _with_new(problem: Problem, kept: Settled, found: Settled) -> tuple[Settled, int]:
+def _with_new(problem: Problem, kept: Conclusion, found: Conclusion) -> tuple[Conclusion, int]:
     """Fields of lower degrees with those of the next one that point elsewhere, and how many do not."""
     n, size = problem.samples.size, problem.size
     columns = found.matrices.shape[-1]
@@ -204,12 +175,12 @@ def _with_new(problem: Problem, kept: Settled, found: Settled) -> tuple[Settled,
         exact_class([*found.kept, *kept.kept], floor=_INTEGRATED) == len(found.kept) > 0
     ):  # those of lower degrees came near only
         worse = [approximate(f) for f in kept.kept]
-        kept, found = Settled(kept.matrices[:0], [], []), replace(found, dropped=[*found.dropped, *worse])
+        kept, found = Conclusion(kept.matrices[:0], [], []), replace(found, dropped=[*found.dropped, *worse])
     given = functional.pad(found.matrices, (0, size - columns, 0, size - columns))
     action = problem.action
     assert isinstance(action, PolynomialAction)
     if not len(given) or not (len(kept.matrices) or action.velocities):
-        return Settled(given if len(given) else kept.matrices, found.kept or kept.kept, found.dropped), 0
+        return Conclusion(given if len(given) else kept.matrices, found.kept or kept.kept, found.dropped), 0
     index = problem.pick(256)
     x = problem.inputs(index)
     at = action.columns(x[:, 0].double().reshape(-1, n))
@@ -231,11 +202,12 @@ def _with_new(problem: Problem, kept: Settled, found: Settled) -> tuple[Settled,
     fresh = [i for i in chosen if float(size_left[i]) > _ELSEWHERE]
     matrices = torch.cat([kept.matrices, given[fresh]])
     findings = [*kept.kept, *(found.kept[i] for i in fresh)]
-    return Settled(matrices, findings, found.dropped), len(given) - len(fresh) - len(kept.matrices)
+    return Conclusion(matrices, findings, found.dropped), len(given) - len(fresh) - len(kept.matrices)
 
 
-def _plain(problem: Problem, basis: Tensor) -> Tensor:
+def _plain(judge: Judge, basis: Tensor) -> Tensor:
     """Fields `(k, m, m)` of the same span that share few monomials, in raw units, in standard units again."""
+    problem = judge.problem
     n, size = problem.samples.size, problem.size
     action = problem.action
     assert isinstance(action, PolynomialAction)
@@ -246,6 +218,10 @@ def _plain(problem: Problem, basis: Tensor) -> Tensor:
     back = torch.linalg.inv(frame)
     fields = change_coordinates(plain, back[:n, :n], back[:n, n], action.degree)
     return functional.pad(fields, (0, 0, 0, size - n))
+
+
+_FIELDS = Kind(lambda basis: basis, _plain, _INTEGRATED)
+"""Many fields nearly leave a map as it is where a library is large: no floor makes them as good as exact ones."""
 
 
 def _sizes(problem: Problem, action: PolynomialAction) -> Tensor:

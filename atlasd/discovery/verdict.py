@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Court"]
+__all__ = ["Judge"]
 
 import math
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.discovery.decide import Finding, decide, root
-from atlasd.discovery.measured import Measured
+from atlasd.discovery.coverage import VectorCoverage
+from atlasd.discovery.decide import Finding, Measurement, decide, root
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Losses, Residual, known_inputs, scaled
 from atlasd.discovery.result import Direction
@@ -23,20 +23,20 @@ from atlasd.limits import CLEAR, EXACT, FEWEST, LEVEL, MOST, TWO_SIDED
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
-SIZES = (1024.0, 256.0, 64.0, 16.0, 4.0, math.pi / 2, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
-"""Sizes |t| of generators of operator norm 1 that are looked at, as far as data cover them."""
-_FIELD_SIZES = (math.pi / 2, 1.0, 0.5, 0.25)
+_FIELD_SIZES = ((math.pi / 2, 1.0, 0.5, 0.25),)
+_VECTOR_SIZES = ((math.pi / 2, 1.0, 0.5), (0.25, 0.125, 0.0625, 0.03125), (4.0, 16.0, 64.0, 256.0, 1024.0))
+"""Sizes |t| of generators of operator norm 1: small ones where large ones do not count, huge ones where none does."""
 _GROWTH = 1e4
 """Factor by which an element may stretch a vector: beyond, rounding decides what a function says."""
 _JUDGED = 3
 """Sizes that are judged: the largest that count."""
 _DRAWS = 1999
 _BLOCKS = 400
-_FELT = 1e-4
-"""Strength of unrelated transformations below which nothing feels a direction: rounding."""
+_ROUNDING = 1e-4
+"""Strength of unrelated transformations below which nothing depends on a direction."""
 _VECTORS, _FIELDS = 1024, 128
 _FEW = 48
-"""Fields that tell how much a symmetry of other charts is broken on a chart that was left out."""
+"""Fields for a quick look, and for how much a symmetry of other charts is broken on a chart that was left out."""
 _LADDER = (0.15, 0.35, 0.7, 1.2)
 _RANDOM = 6
 _TURNS = 60
@@ -45,7 +45,7 @@ _MEMBERS = 8
 """Members of a coset that are judged in place of one, at most."""
 
 
-class Court:
+class Judge:
     """Judges generators and elements of one problem, all in standard units.
 
     Arguments:
@@ -83,24 +83,28 @@ class Court:
         """Strength below which everything is exact: a tenth of the tolerance, or rounding for functions of vectors."""
         return 1e-3 if self.problem.known and not self.problem.is_field else EXACT * self.tolerance
 
-    def sizes(self) -> tuple[float, ...]:
-        """Sizes |t| of generators that are looked at, the largest first."""
-        return _FIELD_SIZES if self.problem.is_field else SIZES
-
     def generators(self, basis: Tensor) -> list[Finding]:
         """Judges generators `(k, n, n)`, each at those finite sizes that data cover and that can tell."""
-        if not len(basis):
-            return []
-        sizes = self.sizes()
-        trials = self._trials(_pairs(basis, sizes, self.problem), sizes * len(basis))
-        groups = [trials[i : i + len(sizes)] for i in range(0, len(trials), len(sizes))]
+        groups = self._at_sizes(basis)
         return self._judge([self._counting(group) for group in groups], groups)
+
+    def _at_sizes(self, basis: Tensor) -> list[list[Measurement]]:
+        """Trials of each generator `(k, n, n)`, at as many sizes as it takes to judge it."""
+        groups: list[list[Measurement]] = [[] for _ in basis]
+        for sizes in _FIELD_SIZES if self.problem.is_field else _VECTOR_SIZES:
+            enough = 1 if sizes[0] > math.pi / 2 else _JUDGED
+            left = [i for i, group in enumerate(groups) if len(self._counting(group)) < enough]
+            if left:
+                trials = self._trials(_pairs(basis[left], sizes, self.problem), sizes * len(left))
+                for k, i in enumerate(left):
+                    groups[i] += trials[k * len(sizes) : (k + 1) * len(sizes)]
+        return groups
 
     def elements(self, elements: Tensor, basis: Tensor | None = None) -> list[Finding]:
         """Judges group elements `(m, n, n)`, each together with its inverse.
 
-        An element stands for its coset: where data hardly cover it, every sample is taken by members that leave it
-        among the data.
+        An element stands for its coset: where data do not cover all of it, every sample is taken by members that leave
+        it among the data.
 
         Arguments:
             elements: The elements.
@@ -110,24 +114,22 @@ class Court:
             return []
         trials = self._of_elements(elements)
         if basis is not None and len(basis) and self.residual.coverage is not None:
-            few = [i for i, trial in enumerate(trials) if trial.coverage < MOST]
-            for i in few:
-                trials[i] = Measured.joined(self._of_elements(self._members(elements[i], basis)))
+            for i, trial in enumerate(trials):
+                if trial.coverage < 1 - LEVEL:
+                    joined = Measurement.joined(self._of_elements(self._members(elements[i], basis)))
+                    trials[i] = max(trial, joined, key=lambda t: t.coverage)
         groups = [[trial] for trial in trials]
         return self._judge([self._counting(group) for group in groups], groups)
 
-    def _of_elements(self, elements: Tensor) -> list[Measured]:
+    def _of_elements(self, elements: Tensor) -> list[Measurement]:
         pairs = torch.stack([elements.double(), torch.linalg.inv(elements.double())], dim=1)
         return self._trials(pairs, (1.0,) * len(elements))
 
     def strengths(self, basis: Tensor, samples: int = 256) -> tuple[Tensor, Tensor]:
         """A quick look at generators `(k, n, n)`: the largest strength over sizes that count, and its error, `(k,)`."""
-        quick = self._with(residual=self.residual.few(samples))
-        sizes = self.sizes()
-        trials = quick._trials(_pairs(basis, sizes, self.problem), sizes * len(basis))
+        quick = self._with(residual=self.residual.few(_FEW if self.problem.is_field else samples))
         worst = []
-        for i in range(0, len(trials), len(sizes)):
-            group = trials[i : i + len(sizes)]
+        for group in quick._at_sizes(basis):
             counting = quick._counting(group) or group
             worst.append(max((trial.ratio(self.weights), trial.error(self.weights)) for trial in counting))
         found = torch.tensor(worst, dtype=torch.float64).clamp_min(0.0).sqrt()
@@ -159,11 +161,9 @@ class Court:
         count = min(_FIELDS, len(self.problem.fold) // 2)
         index = self.problem.pick(_FIELDS, after=count)
         other = self._with(residual=Residual(self.problem, index, self.residual.coverage))
-        sizes = self.sizes()
-        trials = other._trials(_pairs(basis, sizes, self.problem), sizes * len(basis))
         best = torch.full((len(self.weights),), every, dtype=torch.bool)
-        for i in range(0, len(trials), len(sizes)):
-            counting = other._counting(trials[i : i + len(sizes)])
+        for group in other._at_sizes(basis):
+            counting = other._counting(group)
             if counting:
                 # Sizes count by how well data cover them: a chart has few samples.
                 excess = torch.stack([trial.excess.sum(0) for trial in counting]).sum(0)
@@ -175,28 +175,28 @@ class Court:
             self.residual = Residual(self.problem, self.problem.pick(count), self.residual.coverage)
         return best
 
-    def _most(self, trial: Measured) -> float:
+    def _most(self, trial: Measurement) -> float:
         """The largest strength of a symmetry: within the tolerance, and clearly less than what any step would cost."""
-        return min(self.tolerance, MOST * trial.telling)
+        return min(self.tolerance, MOST * trial.unrelated)
 
-    def on(self, weights: Tensor) -> Court:
+    def on(self, weights: Tensor) -> Judge:
         """The same with other weights of the charts; data of the others say nothing about where data are."""
         residual = Residual(self.problem, self.residual.index, known_inputs(self.problem, weights=weights), weights)
         sensitivity = Sensitivity(self.problem, residual, self.tolerance, weights, self.progress)
         return self._with(weights=weights, residual=residual, _rungs=None, _sensitivity=sensitivity, _all=self.residual)
 
-    def _with(self, **changed: Any) -> Court:
-        other = object.__new__(Court)
+    def _with(self, **changed: Any) -> Judge:
+        other = object.__new__(Judge)
         other.__dict__.update(self.__dict__, **changed)
         return other
 
-    def _trials(self, pairs: Tensor, sizes: Sequence[float]) -> list[Measured]:
+    def _trials(self, pairs: Tensor, sizes: Sequence[float]) -> list[Measurement]:
         """Losses of transformations and their inverses, `(m, 2, n, n)`, as trials."""
         growth = torch.linalg.matrix_norm(pairs, ord=2).amax(1)
         wild = growth > _GROWTH
         pairs = torch.where(wild[:, None, None, None], torch.eye(pairs.shape[-1], dtype=torch.float64), pairs)
         losses = self.residual.losses(pairs.flatten(0, 1))
-        telling = self._telling(pairs, losses)
+        unrelated = self._unrelated(pairs, losses)
         shape = (len(pairs), 2)
         excess, scale, plain, covered = (
             z.unflatten(0, shape) for z in (losses.excess, losses.scale, losses.covered * losses.plain, losses.covered)
@@ -208,19 +208,19 @@ class Court:
             share = 0.0 if bool(wild[i]) else share
             count = int((kept.sum((0, 2)) > 0).sum())
             e, d, p = (z[i].sum(0) for z in (excess, scale, plain))
-            trials.append(Measured(pairs[i], e, d, p, kept.sum(0), share, telling[i], count, size))
+            trials.append(Measurement(pairs[i], e, d, p, kept.sum(0), share, unrelated[i], count, size))
         return trials
 
-    def _telling(self, pairs: Tensor, losses: Losses) -> list[float]:
+    def _unrelated(self, pairs: Tensor, losses: Losses) -> list[float]:
         """What unrelated transformations that move the data as far cost, as a strength, for each pair."""
         if self.problem.is_field:
             rungs = self._ladder()
             displaced = losses.displaced.unflatten(0, (len(pairs), 2)).mean(1)
             return [_interpolate(rungs, float(d)) for d in displaced]
-        astray = self.residual.losses(pairs[:, 0], astray=True)
+        outside = self.residual.losses(pairs[:, 0], unrelated=True)
         scale = losses.scale.unflatten(0, (len(pairs), 2))[:, 0].sum((1, 2))
         share = losses.covered.unflatten(0, (len(pairs), 2))[:, 0].mean((1, 2)).clamp_min(1e-9)
-        excess = astray.excess.sum((1, 2)) * share
+        excess = outside.excess.sum((1, 2)) * share
         return (excess / scale.clamp_min(1e-300)).clamp_min(0.0).sqrt().tolist()
 
     def _ladder(self) -> Tensor:
@@ -241,18 +241,20 @@ class Court:
             self._rungs = rows[rows[:, 0].argsort()]
         return self._rungs
 
-    def _counting(self, trials: Sequence[Measured]) -> list[Measured]:
+    def _counting(self, trials: Sequence[Measurement]) -> list[Measurement]:
         """The largest trials that data cover and that can tell, up to a quarter turn.
 
         Larger ones are taken only where these cannot tell: an error of a generator grows with the size.
         """
-        good = [t for t in trials if t.coverage >= MOST and t.samples >= FEWEST and t.telling >= self.tolerance]
+        good = [t for t in trials if t.coverage >= MOST and t.samples >= FEWEST and t.unrelated >= self.tolerance]
         near = [t for t in good if t.size <= math.pi / 2]
         # Smaller ones may be covered worse: waves along two axes are taken to themselves by a quarter turn alone.
         near = [t for t in near if t.coverage >= MOST * near[0].coverage]
-        return near[:_JUDGED] if near else good[-1:]
+        return near[:_JUDGED] if near else good[:1]
 
-    def _judge(self, counting: Sequence[Sequence[Measured]], groups: Sequence[Sequence[Measured]]) -> list[Finding]:
+    def _judge(
+        self, counting: Sequence[Sequence[Measurement]], groups: Sequence[Sequence[Measurement]]
+    ) -> list[Finding]:
         """Intervals with Holm's correction, sensitivity where it matters, and the decisions."""
         estimates = [max((t.ratio(self.weights) for t in trials), default=math.inf) for trials in counting]
         ranks = sorted(range(len(estimates)), key=estimates.__getitem__)
@@ -262,13 +264,13 @@ class Court:
             findings[i] = self._one(counting[i], groups[i], level)
         return [f for f in findings if f is not None]
 
-    def _one(self, counting: Sequence[Measured], group: Sequence[Measured], level: float) -> Finding:
+    def _one(self, counting: Sequence[Measurement], group: Sequence[Measurement], level: float) -> Finding:
         nan = math.nan
         if not counting:
-            best = max(group, key=lambda t: (t.coverage >= MOST, t.telling))
-            unfelt = max(t.telling for t in group) < _FELT
-            if unfelt:
-                decision, reason = "not testable", "nothing in the data feels it"
+            best = max(group, key=lambda t: (t.coverage >= MOST, t.unrelated))
+            untested = max(t.unrelated for t in group) < _ROUNDING
+            if untested:
+                decision, reason = "not testable", "nothing in the data depends on it"
             elif best.coverage < MOST or best.samples < FEWEST:
                 decision = "cannot tell"
                 reason = f"only {best.coverage:.0%} of the transformed samples lie where data are"
@@ -276,11 +278,11 @@ class Court:
                 decision = "cannot tell"
                 reason = (
                     "the data do not reach far enough: unrelated transformations of this size cost only "
-                    f"{best.telling:.0%}, less than the tolerance of {self.tolerance:.0%}"
+                    f"{best.unrelated:.0%}, less than the tolerance of {self.tolerance:.0%}"
                 )
             direction = Direction(nan, nan, nan, nan, best.coverage, decision, reason, self.tolerance)  # type: ignore[arg-type]
-            return Finding(direction, best.element, torch.full_like(self.weights, nan), unfelt)
-        worst: tuple[float, Measured] | None = None
+            return Finding(direction, best.element, torch.full_like(self.weights, nan), untested)
+        worst: tuple[float, Measurement] | None = None
         lowest, limit, least = -math.inf, -math.inf, 0.0
         for trial in counting:
             ratio, low, high, skilled = self._interval(trial, level)
@@ -308,12 +310,15 @@ class Court:
             kappa = recovery.share
             hidden = min(hidden, root(limit) / kappa - root(limit)) if kappa >= MOST else hidden
             # Any map may break as unrelated transformations do; that share of it is not known for transformed inputs.
-            unsure = recovery.beyond * farthest.telling
+            unsure = recovery.beyond * farthest.unrelated
             # What is unexplained grows with the error of the map; for vectors, neighbours have told by how much.
             lowest -= recovery.growth * farthest.unexplained(self.weights) if self.problem.is_field else 0.0
+        if isinstance(coverage := self.residual.coverage, VectorCoverage):
+            # What neighbouring errors share is not noise but something unlearned, whatever is seen of plants.
+            hidden = max(hidden, coverage.shared**0.5 * trial.hidden(self.weights))
         extent = max(t.size for t in counting) if len(group) > 1 else None
         upper = root(limit) + hidden + unsure
-        cost = min(t.telling for t in counting)
+        cost = min(t.unrelated for t in counting)
         if counting[1:] and upper - unsure <= min(self.tolerance, MOST * cost) < upper:
             return self._one(counting[1:], group, level)  # a smaller step stays nearer to where the map is determined
         direction = decide(ratio, lowest, upper, kappa, trial.coverage, self.tolerance, extent)
@@ -326,7 +331,7 @@ class Court:
         masked = (
             fits is not None and not self.problem.is_field and root(limit) + trial.hidden(self.weights) > self.tolerance
         )
-        if direction.decision == "symmetry" and masked and self.residual.uneven(trial.pair) > CLEAR:
+        if direction.decision == "symmetry" and masked and self.residual.error_change(trial.pair) > CLEAR:
             reason = "what the predictor leaves unexplained is not the same for transformed inputs"
             direction = replace(direction, decision="cannot tell", reason=reason)
         if direction.decision == "symmetry" and least > self.tolerance:
@@ -336,7 +341,7 @@ class Court:
         gap = any(t.coverage < MOST and t.size < counting[-1].size for t in group)
         return Finding(direction, trial.element, self._charts(trial), gap=gap)
 
-    def _charts(self, trial: Measured) -> Tensor:
+    def _charts(self, trial: Measurement) -> Tensor:
         """Strength on every chart, `(K,)`; where some were left out, on those as well."""
         charts = trial.charts()
         if self._all is None or bool((self.weights > 0).all()):
@@ -346,7 +351,7 @@ class Court:
         there = torch.where(scale > 0, excess / scale.clamp_min(1e-300), math.nan).clamp_min(0.0).sqrt()
         return torch.where(self.weights > 0, charts, there)
 
-    def _interval(self, trial: Measured, level: float) -> tuple[float, float, float, bool]:
+    def _interval(self, trial: Measurement, level: float) -> tuple[float, float, float, bool]:
         """Ratio of means with both ends of its interval, and whether the scale is determined at all.
 
         A studentised bootstrap over whole samples: right for skewed losses with heavy tails.

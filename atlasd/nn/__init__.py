@@ -6,46 +6,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from atlasd.nn.auditing import Audit as Audit
-    from atlasd.nn.auditing import audit as audit
-    from atlasd.nn.averaging import symmetrize as symmetrize
-    from atlasd.nn.build import network as network
-    from atlasd.nn.canonical import canonicalize as canonicalize
-    from atlasd.nn.checks import assert_equivariant as assert_equivariant
-    from atlasd.nn.checks import field_error as field_error
-    from atlasd.nn.exporting import export as export
-    from atlasd.nn.exporting import export_onnx as export_onnx
-    from atlasd.nn.fields import FieldNetwork as FieldNetwork
-    from atlasd.nn.grid_cnn import GroupActivation as GroupActivation
-    from atlasd.nn.grid_cnn import GroupBatchNorm2d as GroupBatchNorm2d
-    from atlasd.nn.grid_cnn import GroupConv2d as GroupConv2d
-    from atlasd.nn.grid_cnn import GroupPool as GroupPool
-    from atlasd.nn.icosahedral import IcosahedralUNet as IcosahedralUNet
-    from atlasd.nn.icosahedral_layers import HexConv as HexConv
-    from atlasd.nn.icosahedral_layers import HexUpsample as HexUpsample
-    from atlasd.nn.icosahedral_projection import IcosahedralProjection as IcosahedralProjection
-    from atlasd.nn.icosahedron import IcosahedralGrid as IcosahedralGrid
-    from atlasd.nn.icosahedron import icosahedral_grid as icosahedral_grid
-    from atlasd.nn.kernels import kernel_basis as kernel_basis
-    from atlasd.nn.linear import EquivariantLinear as EquivariantLinear
-    from atlasd.nn.linear import Gate as Gate
-    from atlasd.nn.metric_gnn import EGNN as EGNN
-    from atlasd.nn.metric_gnn import AtlasGNN as AtlasGNN
-    from atlasd.nn.metric_gnn import LieGNN as LieGNN
-    from atlasd.nn.metric_gnn import LorentzNet as LorentzNet
-    from atlasd.nn.metric_gnn import LorentzNetWithoutMetric as LorentzNetWithoutMetric
-    from atlasd.nn.metric_gnn import MetricGNN as MetricGNN
-    from atlasd.nn.metrics import load_metric as load_metric
-    from atlasd.nn.mlp import EquivariantMLP as EquivariantMLP
-    from atlasd.nn.mlp import EquivariantSetMLP as EquivariantSetMLP
-    from atlasd.nn.representations import FieldType as FieldType
-    from atlasd.nn.representations import circle as circle
-    from atlasd.nn.representations import regular as regular
-    from atlasd.nn.representations import trivial as trivial
-    from atlasd.nn.tensor_types import TensorType as TensorType
-    from atlasd.nn.tensor_types import scalar as scalar
-    from atlasd.nn.tensor_types import tensor as tensor
-    from atlasd.nn.tensor_types import vector as vector
+    from atlasd.nn.auditing import Audit, audit
+    from atlasd.nn.averaging import symmetrize
+    from atlasd.nn.build import network
+    from atlasd.nn.canonical import canonicalize
+    from atlasd.nn.checks import assert_equivariant, field_error
+    from atlasd.nn.exporting import export, export_onnx
+    from atlasd.nn.fields import FieldNetwork
+    from atlasd.nn.grid_cnn import GroupActivation, GroupBatchNorm2d, GroupConv2d, GroupPool
+    from atlasd.nn.icosahedral import IcosahedralUNet
+    from atlasd.nn.icosahedral_layers import HexConv, HexUpsample
+    from atlasd.nn.icosahedral_projection import IcosahedralProjection
+    from atlasd.nn.icosahedron import IcosahedralGrid, icosahedral_grid
+    from atlasd.nn.kernels import kernel_basis
+    from atlasd.nn.linear import EquivariantLinear, Gate
+    from atlasd.nn.metric_gnn import EGNN, AtlasGNN, LieGNN, LorentzNet, LorentzNetWithoutMetric, MetricGNN
+    from atlasd.nn.metrics import load_metric
+    from atlasd.nn.mlp import EquivariantMLP, EquivariantSetMLP
+    from atlasd.nn.representations import FieldType, circle, regular, trivial
+    from atlasd.nn.tensor_types import TensorType, scalar, tensor, vector
+
+# fmt: off
+__all__ = [
+    "AtlasGNN", "Audit", "EGNN", "EquivariantLinear", "EquivariantMLP", "EquivariantSetMLP", "FieldNetwork",
+    "FieldType", "Gate", "GroupActivation", "GroupBatchNorm2d", "GroupConv2d", "GroupPool", "HexConv",
+    "HexUpsample", "IcosahedralGrid", "IcosahedralProjection", "IcosahedralUNet", "LieGNN", "LorentzNet",
+    "LorentzNetWithoutMetric", "MetricGNN", "TensorType", "assert_equivariant", "audit", "canonicalize", "circle",
+    "export", "export_onnx", "field_error", "icosahedral_grid", "kernel_basis", "load_metric", "network",
+    "regular", "scalar", "symmetrize", "tensor", "trivial", "vector",
+]
+# fmt: on
 
 # Loaded on first use, each with only what it needs.
 _HOMES = {
@@ -65,7 +55,7 @@ _HOMES = {
         "icosahedron": "IcosahedralGrid icosahedral_grid",
         "kernels": "kernel_basis",
         "linear": "EquivariantLinear Gate",
-        "metric_gnn": "AtlasGNN EGNN LieGNN LorentzNet LorentzNetWithoutMetric MetricGNN",
+        "metric_gnn": "EGNN AtlasGNN LieGNN LorentzNet LorentzNetWithoutMetric MetricGNN",
         "metrics": "load_metric",
         "mlp": "EquivariantMLP EquivariantSetMLP",
         "representations": "FieldType circle regular trivial",
@@ -73,7 +63,6 @@ _HOMES = {
     }.items()
     for name in names.split()
 }
-__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,21 +1,108 @@
-"""Which layer of a model breaks a symmetry, and the likely cause."""
+"""Which layer of a model breaks a symmetry, the likely cause, and what a repair costs."""
 
 from __future__ import annotations
 
-__all__ = ["LayerFinding", "audit_layers"]
+__all__ = ["LayerFinding", "audit_layers", "fix_price", "found_action", "model_group"]
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from atlasd.geometry.actions import Action, GridAction
+from atlasd.algebra.group import Group
+from atlasd.discovery.discover import discover
+from atlasd.discovery.result import Discovery
+from atlasd.discovery.targets import as_said
+from atlasd.errors import InputError
+from atlasd.geometry.actions import Action, GridAction, VectorAction
+from atlasd.nn.averaging import symmetrize
+from atlasd.nn.canonical import canonicalize
+from atlasd.nn.checks import evaluating, leaves
+from atlasd.nn.groups import invariant_form
+from atlasd.nn.model_files import any_batch
+from atlasd.nn.tensor_types import TensorType
 from atlasd.nn.traces import Step, trace
 
+
+class _Wrapped(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.forward = function
+
+
+def fix_price(
+    model: Callable[[Tensor], Any],
+    x: Tensor,
+    group: Group,
+    y: Tensor | None,
+    action: Action | None,
+    outputs: TensorType | None,
+) -> tuple[tuple[float, float], str]:
+    """Errors of a model before and after it was made symmetric, with words for how and which errors these are."""
+    if y is None:
+        raise InputError("`fix` must have targets in `data` to show its price, got none; give them.")
+    inner = model if isinstance(model, nn.Module) else _Wrapped(model)
+    fixed: nn.Module
+    if invariant_form(group) is not None:
+        fixed, how = symmetrize(inner, group, action=action, outputs=outputs), "averaged over the group"
+    else:
+        fixed, how = canonicalize(inner, group, x, action=action, outputs=outputs), "brought to a standard pose"
+    errors = []
+    for one in (model, fixed):
+        with evaluating(one), torch.no_grad():
+            made = one(x)
+        if y.is_floating_point():
+            errors.append(float((made.reshape(y.shape) - y).square().mean()))
+        else:
+            errors.append(float((made.argmax(1) != y).double().mean()))
+    measure = "mean squared error" if y.is_floating_point() else "share of wrong classes"
+    return (errors[0], errors[1]), f"{how}: {measure}"
+
+
+def model_group(
+    model: Callable[[Tensor], Any], x: Tensor, action: Action | None, outputs: TensorType | None, seed: int
+) -> Discovery:
+    """The group of the first output. Numbers that belong to a whole field are taken as a field that is even."""
+
+    asked = any_batch(model)
+
+    def function(z: Tensor) -> Tensor:
+        with evaluating(model):
+            y = asked(z)
+        made = next(iter(leaves(y).values()))
+        return made.reshape(len(z), -1, 1, 1).expand(-1, -1, *z.shape[2:]) if z.ndim == 4 and made.ndim < 4 else made
+
+    rho_out: Any = "auto"
+    if action is None and x.ndim == 4:
+        with evaluating(model), torch.no_grad():
+            y = model(x)
+        rho_out = "trivial" if next(iter(leaves(y).values())).ndim < 4 else rho_out
+    if action is None and outputs is not None:
+        rho_out = outputs.matrix
+    return discover(x, function=function, action=action, rho_out=rho_out, seed=seed, progress=False)
+
+
+def found_action(found: Discovery, model: Callable[[Tensor], Any], x: Tensor) -> Action | None:
+    """How inputs and outputs transform, where the discovery found that they are components of vectors."""
+    with evaluating(model), torch.no_grad():
+        y = model(x)
+    made = next(iter(leaves(y).values()))
+    count = 1 if made.ndim == 1 else made.shape[1 if made.ndim == 4 else -1]
+    said = str(found.config.get("targets", ""))
+    rho_in, rho_out = as_said(said, found.group.size, x.shape[1] if x.ndim == 4 else 0, count)
+    if x.ndim == 4:
+        return GridAction(fill="zeros", rho_in=rho_in, rho_out=rho_out) if rho_in or rho_out else None
+    return VectorAction(rho_out=rho_out) if rho_out or "invariant" in said else None
+
+
 _CONSTANT = 1e-6
+_HALF = "half precision"
+_MIXED = "its channels do not transform among themselves: weights that do not obey the constraint"
 
 
 @dataclass(frozen=True)
@@ -70,16 +157,13 @@ def audit_layers(
         culprit = not found and (_off(made, tolerance) or _off(given, tolerance))
         if one.parts and not culprit:
             continue
-        cause = _cause(one, other, g, spatial, tolerance, given, rows) if culprit else ""
-        name, kind = one.name, one.kind
-        if culprit and cause == "mixed" and rows:
-            # A pointwise nonlinearity shows what the layer before did to the channels.
-            cause = "its channels do not transform among themselves: weights that do not obey the constraint"
-            rows[-1] = LayerFinding(rows[-1].name, rows[-1].kind, rows[-1].given, rows[-1].made, True, cause)
-            culprit, cause = False, ""
-            found = True
+        cause = _cause(one, other, g, spatial, tolerance, given) if culprit else ""
         found = found or culprit
-        rows.append(LayerFinding(name, kind, given, made, culprit, cause))
+        if culprit and one.pointwise and rows and cause != _HALF and not _off(given, tolerance):
+            # A pointwise nonlinearity shows what the layer before did to the channels.
+            rows[-1] = replace(rows[-1], culprit=True, cause=cause or _MIXED)
+            culprit, cause = False, ""
+        rows.append(LayerFinding(one.name, one.kind, given, made, culprit, cause))
     return tuple(rows)
 
 
@@ -94,6 +178,10 @@ def _misfit(a: Tensor, b: Tensor, g: Tensor, spatial: bool, border: int = 0) -> 
     a, b = a.double(), b.double()
     if not bool((a + 0 * b.sum()).isfinite().all()):
         return math.inf
+    if spatial and a.ndim > 4:
+        a, b = a.flatten(1, -3), b.flatten(1, -3)
+    if spatial and a.ndim == 3:  # which axis holds the places is not known
+        return math.nan
     if spatial and a.ndim == 4:
         if min(a.shape[2:]) > 1:
             a = GridAction(fill="zeros").on_input(g, a)
@@ -123,15 +211,15 @@ def _procrustes(u: Tensor, v: Tensor) -> Tensor:
     return (v - u @ (p @ q)).square().mean()
 
 
-def _cause(
-    one: Step, other: Step, g: Tensor, spatial: bool, tolerance: float, given: float, rows: list[LayerFinding]
-) -> str:
+def _cause(one: Step, other: Step, g: Tensor, spatial: bool, tolerance: float, given: float) -> str:
     if one.parts:
         return "what it does beside its layers"
     if any(t.dtype in (torch.float16, torch.bfloat16) for t in (*one.given, one.made)):
-        return "half precision"
+        return _HALF
     if spatial and any(_has_places(t) for t in (*one.given, one.made)):
         return "position channels: some channels vary with the place and not with the sample"
+    if _off(given, tolerance):
+        return "what is done to its inputs between the layers, such as padding, slicing or adding positions"
     if one.batchwise:
         return "batch norm without running averages: a sample depends on its batch"
     if len(set(one.sides)) > 1:
@@ -139,12 +227,10 @@ def _cause(
     stride = _uneven_stride(one)
     if stride:
         return stride
-    if spatial and one.made.ndim == 4 and min(one.made.shape[2:]) > 6 and not _off(given, tolerance):
+    if spatial and one.made.ndim == 4 and min(one.made.shape[2:]) > 6:
         border = max(1, min(one.made.shape[2:]) // 4)
         if not _off(_misfit(one.made, other.made, g, spatial, border), tolerance):
             return "padding: only the border is off"
-    if one.pointwise and rows:
-        return "mixed"
     return "its weights do not obey the constraint" if one.weighted else ""
 
 

@@ -16,15 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
+from atlasd.data.cleaning import whole_tensor
 from atlasd.discovery.discover import discover
 from atlasd.discovery.residual import scaled
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
 from atlasd.geometry.resample import pixel_grid
-from atlasd.nn.audit_fix import fix_price
-from atlasd.nn.audit_group import found_action, model_group
-from atlasd.nn.audit_layers import LayerFinding, audit_layers
+from atlasd.nn.audit_layers import LayerFinding, audit_layers, fix_price, found_action, model_group
 from atlasd.nn.checks import both_sides, default_action, evaluating, leaves
 from atlasd.nn.groups import GroupLike, as_group
 from atlasd.nn.tensor_types import TensorType
@@ -202,7 +201,7 @@ def audit(
         >>> print(audit(model, x, known.cyclic(4)).culprit.name)
         1
     """
-    x = torch.as_tensor(x)
+    x = whole_tensor(x, "x")
     if len(x) < 4:
         raise InputError(
             f"`x` must have at least 4 samples, got {len(x)}; breakings are measured against their spread."
@@ -224,7 +223,7 @@ def audit(
     names: list[str] = []
     with evaluating(model), torch.no_grad():
         y = model(x)
-        rounding = _ROUNDED * max((torch.finfo(pick(y).dtype).eps for _, pick in leaves(y)), default=0.0)
+        rounding = _ROUNDED * max((torch.finfo(part.dtype).eps for part in leaves(y).values()), default=0.0)
         every = torch.stack([g for _, g in elements]) if elements else group.cosets
         ask = partial(both_sides, model, x, y, elements=every, action=action, outputs=outputs, radius=radius)
         for label, g in elements:
@@ -235,11 +234,11 @@ def audit(
     if off:
         exact = [i for i in off if findings[i].tolerance == min(findings[j].tolerance for j in off)]
         worst = max(exact, key=lambda i: findings[i].worst)
-        first = leaves(y)[0][1](y)
+        first = next(iter(leaves(y).values()))
         acting = default_action(group.size, x, first, outputs) if action is None else action
         limit = findings[worst].tolerance
         layers = audit_layers(model, x, elements[worst][1], acting, limit)
-    given = None if data is None else torch.as_tensor(data)
+    given = None if data is None else whole_tensor(data, "data")
     price, fixed = fix_price(model, x, group, given, action, outputs) if fix else (None, "")
     beside = None
     if given is not None:
@@ -334,6 +333,9 @@ def _notes(model: Callable[[Tensor], Any], x: Tensor) -> list[str]:
     norms = [n for n, m in modules if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.training]
     if norms:
         notes.append(f"batch norm is in training mode ({norms[0]}): used so, samples depend on their batch")
+    batchwise = [s.name for s in steps if s.batchwise]
+    if batchwise:
+        notes.append(f"batch norm without running averages ({batchwise[0]}): samples depend on their batch")
     halves = [s.name for s in steps if s.made.dtype in (torch.float16, torch.bfloat16)]
     if halves:
         notes.append(f"half precision from layer {halves[0]} on: symmetries hold up to rounding at best")

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
 from atlasd.nn.checks import default_action, map_leaves
-from atlasd.nn.compact import haar_sample, invariant_form, unbounded_direction
-from atlasd.nn.groups import GroupLike, as_group
+from atlasd.nn.groups import GroupLike, as_group, haar_sample, invariant_form, unbounded_direction
 from atlasd.nn.tensor_types import TensorType, scalar
 from atlasd.runtime.random import stream
 

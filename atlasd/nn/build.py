@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
+from atlasd.data.cleaning import whole_tensor
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.targets import as_said
 from atlasd.errors import InputError
@@ -65,7 +66,7 @@ def network(
     if not group.dimension and group.components == 1:
         reason = f" ({found.verdict.reason})" if isinstance(found, Discovery) else ""
         raise InputError(f"a network needs a symmetry, and none was found{reason}; take a plain network.")
-    x, y = torch.as_tensor(x), torch.as_tensor(y)
+    x, y = whole_tensor(x, "x"), whole_tensor(y, "y")
     if len(x) != len(y):
         raise InputError(f"`y` must have one target for each of {len(x)} samples, got {len(y)}; check the arrays.")
     if not bool(x.isfinite().all() and y.isfinite().all()):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 __all__ = ["Canonicalized", "canonicalize"]
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,13 +24,13 @@ from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.data.cleaning import whole_tensor
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
 from atlasd.geometry.resample import pixel_grid
 from atlasd.nn.averaging import Symmetrized
 from atlasd.nn.checks import default_action, map_leaves
-from atlasd.nn.compact import haar_sample, straight_frame
-from atlasd.nn.groups import GroupLike, as_group
+from atlasd.nn.groups import GroupLike, as_group, haar_sample, straight_frame
 from atlasd.nn.tensor_types import TensorType, scalar
 from atlasd.runtime.random import stream
 
@@ -41,14 +42,7 @@ _REDUCTIVE = 0.1
 class Canonicalized(nn.Module):
     r"""The map :math:`x \mapsto h^{-1} \bar\Phi(h x)`, with h the pose of x and the model averaged over poses alike.
 
-    Arguments:
-        model: The map; its outputs may be tensors in tuples, lists, dictionaries and dataclasses.
-        group: The group; in some coordinates it must contain the transpose of each of its elements.
-        x: Typical inputs `(B, *)`: poses are brought to their mean size.
-        action: How the group acts; by default fields move on their grid and other outputs are invariant.
-        outputs: How outputs that are not fields transform, such as `vector()`.
-        samples: Elements of each component of the compact subgroup.
-        seed: The seed of these.
+    Arguments are those of `canonicalize`.
     """
 
     straighten: Tensor
@@ -62,26 +56,23 @@ class Canonicalized(nn.Module):
         model: nn.Module,
         group: Group,
         x: Tensor,
-        action: Action | None = None,
-        outputs: TensorType | None = None,
-        samples: int = 16,
-        seed: int = 0,
+        action: Action | None,
+        outputs: TensorType | None,
+        samples: int,
+        seed: int,
     ) -> None:
         super().__init__()
         self.action, self.outputs = action, outputs
         change, stretches, compact = _split(group)
+        settled = compact.dimension > 1 and x.ndim != group.size + 2
         self.register_buffer("straighten", change)
         self.register_buffer("stretches", stretches)
-        elements = haar_sample(compact, samples, generator=stream(seed, "canonicalize"))
-        settled = compact.dimension > 1 and x.ndim != group.size + 2
         self.register_buffer("turns", compact.algebra.frame() if settled else compact.algebra.basis[:0])
         self.register_buffer("starts", haar_sample(Group(compact.algebra), 24, generator=stream(seed, "starts")))
-        elements = compact.cosets if settled else elements
-        back = torch.linalg.inv(change)
-        self.averaged = Symmetrized(model, back @ elements @ change, action, outputs)
-        moments = self._moments(x)
-        size = (moments.diagonal(dim1=1, dim2=2).mean(1).log().mean() / 2).exp()
-        self.register_buffer("size", size)
+        alike = compact.cosets if settled else haar_sample(compact, samples, generator=stream(seed, "canonicalize"))
+        self.averaged = Symmetrized(model, torch.linalg.inv(change) @ alike @ change, action, outputs)
+        sizes = self._moments(x).diagonal(dim1=1, dim2=2).mean(1)
+        self.register_buffer("size", (sizes.log().mean() / 2).exp())
         self.training = model.training
 
     def forward(self, x: Tensor) -> Any:
@@ -96,43 +87,29 @@ class Canonicalized(nn.Module):
         """The elements `(B, n, n)` that bring inputs to the standard pose."""
         with torch.no_grad():
             moments = self._moments(x) / self.size.square()
-            n = moments.shape[-1]
-            total = torch.eye(n, dtype=torch.float64, device=x.device).expand(len(x), n, n)
-            e = self.stretches
-            for _ in range(_STEPS if len(e) else 0):
-                slope = 2 * torch.einsum("kij,bji->bk", e, moments) - 2 * e.diagonal(dim1=1, dim2=2).sum(1)
-                bend = 4 * torch.einsum("kij,ljm,bmi->bkl", e, e, moments)
-                bend = (bend + bend.mT) / 2
-                floor = 1e-9 * bend.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] + 1e-30
-                step = -torch.linalg.solve(bend + floor * torch.eye(len(e)).to(bend), slope.unsqueeze(-1))[..., 0]
-                step = step / step.norm(dim=1, keepdim=True).clamp_min(1.0)
-                move = torch.matrix_exp(torch.einsum("bk,kij->bij", step, e))
-                total, moments = move @ total, move @ moments @ move.mT
-                if float(step.abs().max()) < 1e-10:
-                    break
+            n, e = moments.shape[-1], self.stretches
+
+            def likelihood(h: Tensor) -> tuple[Tensor, Tensor]:
+                here = h @ moments @ h.mT
+                slope = 2 * torch.einsum("kij,bji->bk", e, here) - 2 * e.diagonal(dim1=1, dim2=2).sum(1)
+                return slope, 4 * torch.einsum("kij,ljm,bmi->bkl", e, e, here)
+
+            total = _descend(likelihood, e, torch.eye(n).to(moments).expand(len(x), n, n))
             if len(self.turns):
                 total = self._turned(x.double().reshape(len(x), -1, n) @ (total @ self.straighten).mT) @ total
             return torch.linalg.inv(self.straighten) @ total @ self.straighten
 
     def _turned(self, z: Tensor) -> Tensor:
         """Elements k `(B, n, n)` of the compact subgroup that maximise the trace of k V, for sums V of vectors."""
-        n, length = z.shape[-1], z.norm(dim=-1, keepdim=True)
+        t, length = self.turns, z.norm(dim=-1, keepdim=True)
         length = length / length.mean(1, keepdim=True).clamp_min(1e-300)
-        v = torch.stack([(length**q * z).mean(1) for q in range(n)], -1)  # (B, n, n), one sum in each column
+        v = torch.stack([(length**q * z).mean(1) for q in range(z.shape[-1])], -1)  # (B, n, n), one sum in each column
         v = v / v.norm(dim=(1, 2), keepdim=True).clamp_min(1e-300)
-        best = torch.einsum("sij,bji->bs", self.starts, v).argmax(1)
-        k, t = self.starts[best], self.turns
-        for _ in range(_STEPS):
-            w = k @ v
-            slope = torch.einsum("kij,bji->bk", t, w)
-            bend = torch.einsum("kij,ljm,bmi->bkl", t, t, w)
-            values, frames = torch.linalg.eigh((bend + bend.mT) / 2)
-            step = (frames @ ((frames.mT @ slope.unsqueeze(-1)) / values.abs().clamp_min(1e-6).unsqueeze(-1)))[..., 0]
-            step = step / step.norm(dim=1, keepdim=True).clamp_min(1.0)
-            k = torch.matrix_exp(torch.einsum("bk,kij->bij", step, t)) @ k
-            if float(step.abs().max()) < 1e-10:
-                break
-        return k
+
+        def trace(k: Tensor) -> tuple[Tensor, Tensor]:
+            return -torch.einsum("kij,bji->bk", t, k @ v), -torch.einsum("kij,ljm,bmi->bkl", t, t, k @ v)
+
+        return _descend(trace, t, self.starts[torch.einsum("sij,bji->bs", self.starts, v).argmax(1)])
 
     def _moments(self, x: Tensor) -> Tensor:
         """Second moments `(B, n, n)` in the straight coordinates."""
@@ -166,8 +143,16 @@ def canonicalize(
 
     Inputs are brought to a standard pose, and the outputs back; over a circle and over components, the model is
     averaged as by `symmetrize`. Fields should have an empty background: poses are read off where they are not zero. An
-    input whose orbit has no least size, such as a single light-like vector, has no pose. Arguments are those of
-    :class:`Canonicalized`.
+    input whose orbit has no least size, such as a single light-like vector, has no pose.
+
+    Arguments:
+        model: The map; its outputs may be tensors in tuples, lists, dictionaries and dataclasses.
+        group: The group; in some coordinates it must contain the transpose of each of its elements.
+        x: Typical inputs `(B, *)`: poses are brought to their mean size.
+        action: How the group acts; by default fields move on their grid and other outputs are invariant.
+        outputs: How outputs that are not fields transform, such as `vector()`.
+        samples: Elements of each component of the compact subgroup.
+        seed: The seed of these.
 
     Raises:
         InputError: No coordinates make the group contain its transposes, as for shears.
@@ -183,7 +168,29 @@ def canonicalize(
         >>> torch.allclose(even(x @ boost.mT), even(x)), torch.allclose(model(x @ boost.mT), model(x))
         (True, False)
     """
-    return Canonicalized(model, as_group(group), torch.as_tensor(x), action, outputs, samples, seed)
+    return Canonicalized(model, as_group(group), whole_tensor(x, "x"), action, outputs, samples, seed)
+
+
+def _descend(derivatives: Callable[[Tensor], tuple[Tensor, Tensor]], generators: Tensor, start: Tensor) -> Tensor:
+    """Elements `(B, n, n)` that minimise a function on a group by Newton's method, never uphill.
+
+    Arguments:
+        derivatives: The slope `(B, k)` and the second derivatives `(B, k, k)` along the generators.
+        generators: With shape `(k, n, n)`.
+        start: Where to begin, with shape `(B, n, n)`.
+    """
+    h = start
+    for _ in range(_STEPS if len(generators) else 0):
+        slope, bend = derivatives(h)
+        values, frames = torch.linalg.eigh((bend + bend.mT) / 2)
+        floor = 1e-9 * values.abs().mean(1, keepdim=True) + 1e-30
+        along = frames.mT @ slope.unsqueeze(-1) / values.abs().maximum(floor).unsqueeze(-1)
+        step = -(frames @ along)[..., 0]
+        step = step / step.norm(dim=1, keepdim=True).clamp_min(1.0)
+        h = torch.matrix_exp(torch.einsum("bk,kij->bij", step, generators)) @ h
+        if float(step.abs().max()) < 1e-10:
+            break
+    return h
 
 
 def _split(group: Group) -> tuple[Tensor, Tensor, Group]:

@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from atlasd.data.cleaning import whole_tensor
 from atlasd.discovery.residual import sides
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.resample import pixel_grid
-from atlasd.nn.compact import haar_sample, invariant_form
-from atlasd.nn.groups import GroupLike, as_group
+from atlasd.nn.groups import GroupLike, as_group, haar_sample, invariant_form
 from atlasd.nn.representations import multiplets
 from atlasd.nn.tensor_types import TensorType
 from atlasd.runtime.random import stream
@@ -151,25 +151,21 @@ def both_sides(
         radius: Which outputs of fields count.
         disc: What input fields are multiplied by where outputs have no places.
     """
-    for name, pick in leaves(y):
-        here, given = pick(y), x
+    for name, here in leaves(y).items():
+        given = x
         acting = default_action(g.shape[-1], x, here, outputs) if action is None else action
         d = int(getattr(acting, "dimensions", 0))
         fields = bool(d) and here.ndim == d + 2
         if d and not fields and disc is not None:
             given = x * disc.to(x)
-            here = pick(function(given))
-        left, right = sides(partial(_picked, function, pick), acting, given, here, g)
+            here = leaves(function(given))[name]
+        left, right = sides(lambda z, name=name: leaves(function(z))[name], acting, given, here, g)  # type: ignore[misc]
         inside = counting_pixels(tuple(here.shape[-d:]), g, radius) if fields else None
         three = [_values(z, fields, inside) for z in (here, left, right)]
         blocks = multiplets(getattr(acting, "rho_out", None), elements, three[0].shape[1])
         for block in blocks:
             label = f"{name}[{', '.join(map(str, block))}]" if name or len(blocks) > 1 else "the output"
             yield label, three[0][:, block], three[1][:, block], three[2][:, block]
-
-
-def _picked(function: Callable[[Tensor], Output], pick: Callable[[Output], Tensor], x: Tensor) -> Tensor:
-    return pick(function(x))
 
 
 def _values(z: Tensor, fields: bool, inside: Tensor | None) -> Tensor:
@@ -193,21 +189,21 @@ def evaluating(function: Any) -> Iterator[None]:
             module.training = mode
 
 
-def leaves(y: Output, name: str = "") -> list[tuple[str, Callable[[Output], Tensor]]]:
-    """The tensors in an output, each by its name and by how to get it as floating numbers, without what is `None`."""
+def leaves(y: Output, name: str = "") -> dict[str, Tensor]:
+    """The tensors in an output by their names, as real floating numbers, without what is `None`."""
     if isinstance(y, Tensor):
-        return [(name, _floating)]
+        if y.is_complex():
+            return {f"{name}.{part}".strip("."): getattr(y, part) for part in ("real", "imag")}
+        return {name: y if y.is_floating_point() else y.double()}
     parts = _parts(y)
     if parts is None:
         raise InputError(
             f"outputs must be tensors in tuples, lists, dictionaries or dataclasses, got {type(y).__name__}; "
             "wrap the model in a function that returns its tensors."
         )
-    found: list[tuple[str, Callable[[Output], Tensor]]] = []
+    found: dict[str, Tensor] = {}
     for key, value in parts:
-        if value is not None:
-            for label, pick in leaves(value, f"{name}.{key}" if name else str(key)):
-                found.append((label, partial(_inner, key, pick)))
+        found |= {} if value is None else leaves(value, f"{name}.{key}" if name else str(key))
     return found
 
 
@@ -241,14 +237,6 @@ def _parts(y: Output) -> list[tuple[Any, Output]] | None:
 
 def _part(y: Output, key: Any) -> Output:
     return y[key] if isinstance(y, Mapping) or isinstance(key, int) else getattr(y, key)
-
-
-def _inner(key: Any, pick: Callable[[Output], Tensor], y: Output) -> Tensor:
-    return pick(_part(y, key))
-
-
-def _floating(y: Tensor) -> Tensor:
-    return y if y.is_floating_point() else y.double()
 
 
 def _error(still: Tensor, left: Tensor, right: Tensor) -> float:
@@ -316,7 +304,7 @@ def assert_equivariant(
             ...
         AssertionError: not equivariant: error ... above 0.0001 under [[0, -1], [1, 0]]
     """
-    group, x = as_group(group), torch.as_tensor(x)
+    group, x = as_group(group), whole_tensor(x, "x")
     if elements is None:
         generator = stream(seed, "assert equivariant")
         if group.dimension and invariant_form(group) is None:

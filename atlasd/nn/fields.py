@@ -13,9 +13,8 @@ from atlasd.algebra.group import Group
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Representation
 from atlasd.geometry.stacked import intertwiners
-from atlasd.nn.compact import invariant_form, unbounded_direction
 from atlasd.nn.grid_cnn import GroupActivation, GroupConv2d
-from atlasd.nn.groups import GroupLike, as_group
+from atlasd.nn.groups import GroupLike, as_group, invariant_form, unbounded_direction
 from atlasd.nn.representations import FieldType, multiplets, of_channels, resolve
 
 _MOST_ELEMENTS = 16

@@ -93,19 +93,18 @@ class GroupConv2d(nn.Module):
         like = torch.empty(0, device=device, dtype=dtype)
         self.coefficients = nn.Parameter(like.new_empty(fields_out, fields_in, found.dimension))
         self.bias = nn.Parameter(like.new_empty(fields_out)) if bias else None
+        # A step in the coefficients changes a kernel as much as one in the weights of Conv2d: the same rates suit both.
+        unit = math.sqrt(found.kernels[0].numel() / found.dimension)
         # Kept with the weights, which mean nothing in another basis of the same kernels.
-        self.register_buffer("basis", found.kernels.to(like))
+        self.register_buffer("basis", (unit * found.kernels).to(like))
         self.register_buffer("along", out.mean.to(like), persistent=False)
         self.reset_parameters(generator)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draws the weights so that outputs have the size that those of a new `Conv2d` have."""
-        fields_in, dimension = self.coefficients.shape[1:]
-        bound = math.sqrt(self.basis.shape[1] / (fields_in * dimension))
-        nn.init.uniform_(self.coefficients, -bound, bound, generator=generator)
-        if self.bias is not None:
-            bound = 1 / math.sqrt(self.in_channels * math.prod(self.kernel_size))
-            nn.init.uniform_(self.bias, -bound, bound, generator=generator)
+        """Draws the weights as `Conv2d` does, so that outputs have the size of its outputs."""
+        bound = 1 / math.sqrt(self.in_channels * math.prod(self.kernel_size))
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
     @property
     def kernel_size(self) -> tuple[int, int]:

@@ -109,10 +109,12 @@ class HexConv(nn.Module):
         return torch.einsum("oc,bcn->bon", torch.cat([centre, ring], 1), torch.cat([here, around], 1))
 
     def _oriented(self, x: Tensor, grid: IcosahedralGrid) -> Tensor:
-        x = x[:, :, None] if self.in_field == "scalar" else _settle(x)
-        index, share = _rings(grid, x.shape[2], _outgoing(grid, self.stride))
-        y: Tensor = _Rings.apply(x.flatten(2), self._turned(), index.to(x.device), share.to(x))
-        return _settle(y) if self.out_field == "regular" else y.mean(2)
+        x = x[:, :, None] if self.in_field == "scalar" else x
+        kernel = self._turned()
+        if self.out_field == "scalar":
+            kernel = kernel.mean(2, keepdim=True)
+        y: Tensor = _Rings.apply(x, kernel, grid, _outgoing(grid, self.stride))
+        return y if self.out_field == "regular" else y[:, :, 0]
 
     def _turned(self) -> Tensor:
         """The kernel in its six orientations, with shape `(C', C, 6, 7, R)`."""
@@ -168,46 +170,58 @@ def _matrix(what: str, resolution: int, stride: int, dtype: torch.dtype, device:
     return matrix.coalesce().to(device)
 
 
-@lru_cache(maxsize=32)
-def _rings(grid: IcosahedralGrid, orientations: int, size: int) -> tuple[Tensor, Tensor]:
-    """Where the values of vertices and their rings stand in `(B, C, R * N)`, `(R, size, 7)`, and their shares."""
-    own = torch.arange(size)[:, None]
-    places = torch.cat([own, grid.neighbours[:size]], 1)  # (size, 7)
-    turns = torch.cat([0 * own, grid.turns[:size]], 1)
-    ahead = (torch.arange(orientations)[:, None, None] + turns) % orientations
-    return ahead * len(grid) + places, torch.cat([torch.ones(size, 1), grid.shares[:size]], 1)
-
-
 class _Rings(torch.autograd.Function):
-    """Kernels on rings, which take 42 numbers for each of a field: laid out for some vertices at a time, both ways."""
+    """Kernels on rings, which take 42 numbers for each of a field: laid out for some vertices at a time, both ways.
+
+    At the twelve corners, what comes in and what goes out is the same in all orientations. Nothing is kept but the
+    inputs.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, kernel: Tensor, index: Tensor, share: Tensor) -> Tensor:
-        """Maps `(B, C, R * N)` to `(B, C', 6, N')` by kernels `(C', C, 6, 7, R)`."""
-        ctx.save_for_backward(x, kernel, index, share)
-        y = x.new_empty(len(x), len(kernel), 6, index.shape[1])
-        for rows in torch.arange(index.shape[1]).split(_VERTICES):
-            y[..., rows] = torch.einsum("dcopr,bcrnp->bdon", kernel, x[..., index[:, rows]].mul_(share[rows]))
+    def forward(ctx: Any, x: Tensor, kernel: Tensor, grid: IcosahedralGrid, size: int) -> Tensor:
+        """Maps `(B, C, R, N)` to `(B, C', O, size)` by kernels `(C', C, O, 7, R)`."""
+        ctx.save_for_backward(x, kernel)
+        ctx.grid, ctx.size = grid, size
+        y = x.new_empty(len(x), len(kernel), kernel.shape[2], size)
+        for rows in torch.arange(size).split(_VERTICES):
+            ring = _Ring(grid, rows, x)
+            y[..., rows] = torch.einsum("dcopr,bcrnp->bdon", kernel, ring.levelled(x.flatten(2)[..., ring.index]))
+        y[..., :12] = y[..., :12].mean(2, keepdim=True)
         return y
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        x, kernel, index, share = ctx.saved_tensors
-        to_x, to_kernel = torch.zeros_like(x), torch.zeros_like(kernel)
-        for rows in torch.arange(index.shape[1]).split(_VERTICES):
-            near, part = x[..., index[:, rows]].mul_(share[rows]), grad[..., rows]
+        x, kernel = ctx.saved_tensors
+        to_x, to_kernel = torch.zeros_like(x, memory_format=torch.contiguous_format), torch.zeros_like(kernel)
+        for rows in torch.arange(ctx.size).split(_VERTICES):
+            ring, part = _Ring(ctx.grid, rows, x), grad[..., rows]
+            part[..., rows < 12] = part[..., rows < 12].mean(2, keepdim=True)
+            near = ring.levelled(x.flatten(2)[..., ring.index])
             to_kernel += torch.einsum("bdon,bcrnp->dcopr", part, near)
             del near
-            back = torch.einsum("dcopr,bdon->bcrnp", kernel, part).mul_(share[rows])
-            to_x.index_add_(2, index[:, rows].flatten(), back.flatten(2))
+            back = ring.levelled(torch.einsum("dcopr,bdon->bcrnp", kernel, part))
+            to_x.flatten(2).index_add_(2, ring.index.flatten(), back.flatten(2))
         return to_x, to_kernel, None, None
 
 
-def _settle(x: Tensor) -> Tensor:
-    """The same in all orientations at the twelve corners, `(B, C, 6, N)`."""
-    corners = x[..., :12].mean(2, keepdim=True).expand(-1, -1, 6, -1)
-    return torch.cat([corners, x[..., 12:]], -1)
+class _Ring:
+    """Where the values of some vertices and their rings stand in `(B, C, R * N)`: `index` `(R, rows, 7)`."""
+
+    def __init__(self, grid: IcosahedralGrid, rows: Tensor, x: Tensor) -> None:
+        orientations = x.shape[2]
+        places = torch.cat([rows[:, None], grid.neighbours[rows]], 1)  # (rows, 7)
+        turns = torch.cat([0 * rows[:, None], grid.turns[rows]], 1)
+        ahead = (torch.arange(orientations)[:, None, None] + turns) % orientations
+        self.index = (ahead * len(grid) + places).to(x.device)
+        self.share = torch.cat([torch.ones(len(rows), 1), grid.shares[rows]], 1).to(x)
+        self.corners = tuple((places < 12).nonzero().to(x.device).mT)
+
+    def levelled(self, near: Tensor) -> Tensor:
+        """Values `(B, C, R, rows, 7)` by their shares, those of corners the same in all orientations; in place."""
+        there = (..., *self.corners)
+        near[there] = near[there].mean(2, keepdim=True)
+        return near.mul_(self.share)
 
 
 def _outgoing(grid: IcosahedralGrid, stride: int) -> int:

@@ -25,7 +25,7 @@ from torch import Tensor
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
-from atlasd.nn.compact import straight_frame
+from atlasd.nn.groups import straight_frame
 from atlasd.nn.tensor_types import element_on_slots, generator_on_slots
 
 LARGEST = 2200
@@ -42,7 +42,8 @@ class TensorMaps:
 
     Arguments:
         basis: Orthonormal maps, with shape `(d, n ** out, n ** in)`, float64.
-        change: Root-mean-square change of the worst of them under the group, where 1 is that of a random map.
+        change: Root-mean-square change of the worst of them under the group, where 1 is that of a random map under a
+            group without trace.
         gap: How many times more the next map changes; infinite where there is none.
     """
 
@@ -84,6 +85,11 @@ class Intertwiners:
         cosets = change @ self.group.cosets @ torch.linalg.inv(change)
         object.__setattr__(self, "_frame", (generators, _rotations(cosets, generators, self.noise), change))
 
+    @property
+    def straight(self) -> Tensor:
+        """The coordinates `(n, n)` in which null spaces are solved, see `straight_frame`."""
+        return self._frame[2]
+
     def between(self, into: tuple[int, int], out: tuple[int, int]) -> TensorMaps:
         """Maps from tensors with (upper, lower) indices to others.
 
@@ -96,10 +102,10 @@ class Intertwiners:
         """The same for slots in any order, +1 for an upper and -1 for a lower index."""
         signs = out + tuple(-s for s in into)
         kept, worst, gap = self._invariant(signs)
-        n, change = self.group.size, self._frame[2]
+        n = self.group.size
         shape = (n ** len(out), n ** len(into))
         # Back to the coordinates of the user.
-        back = element_on_slots(torch.linalg.inv(change), signs)
+        back = element_on_slots(torch.linalg.inv(self.straight), signs)
         basis = kept @ back.mT
         if len(basis):
             basis = torch.linalg.qr(basis.mT).Q.mT
@@ -145,7 +151,8 @@ class Intertwiners:
             return torch.eye(unknowns, dtype=torch.float64), 0.0, float("inf")
         squares, vectors = torch.linalg.eigh(total)
         values = squares.clamp_min(0.0).sqrt()
-        values = values / values.square().mean().sqrt().clamp_min(1e-12)
+        # What the slots do one by one, whatever cancels between them: a scaling does not change T(1, 1) at all.
+        values = values / (max(len(signs), 1) / self.group.size) ** 0.5
         rank, gap = rank_by_gap(values, self.noise, self._floor)
         return vectors[:, :rank].mT, float(values[rank - 1]) if rank else 0.0, gap
 

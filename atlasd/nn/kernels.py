@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.group import Group
+from atlasd.discovery.residual import scaled
 from atlasd.errors import InputError
-from atlasd.nn.compact import invariant_form
+from atlasd.nn.groups import invariant_form
 from atlasd.nn.pixel_correction import breaking
 from atlasd.nn.plane_functions import Motions, pixel_motions, polar_motions
 from atlasd.nn.representations import FieldType, trivial
@@ -181,12 +182,10 @@ def _is_constant(kernels: Tensor) -> bool:
 def _on_types(group: Group, into: FieldType, out: FieldType) -> tuple[list[Tensor], list[Tensor]]:
     r"""Generators and elements on matrices (out, in), flattened: :math:`K \mapsto \rho_{out} K \rho_{in}^{-1}`."""
     one_out, one_in = (torch.eye(t.size, dtype=torch.float64) for t in (out, into))
-    frame = group.algebra.frame()
-    frame = frame / torch.linalg.matrix_norm(frame, ord=2)[:, None, None] if len(frame) else frame
     generators = [
         torch.kron(out.derivative(a).double(), one_in)
         - torch.kron(one_out, into.derivative(a).double().mT.contiguous())
-        for a in frame
+        for a in scaled(group.algebra.frame())
     ]
     elements = [
         torch.kron(out.matrix(g).double(), torch.linalg.inv(into.matrix(g).double()).mT.contiguous())
@@ -251,6 +250,5 @@ def _solve_block(
 
 def _orthonormal(rows: Tensor) -> Tensor:
     """Orthonormal rows of the same span; what pixels cannot tell from nothing is dropped."""
-    values, vectors = torch.linalg.eigh(rows @ rows.mT)
-    kept = values > 1e-6 * values[-1]
-    return (vectors[:, kept] / values[kept].sqrt()).mT @ rows
+    _, values, vectors = torch.linalg.svd(rows, full_matrices=False)
+    return vectors[values > 1e-3 * values[0]]

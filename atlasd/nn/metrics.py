@@ -68,7 +68,8 @@ def algebra_metric(algebra: LieAlgebra, *, conformal: bool = False) -> Metric:
         raise InputError("`algebra` must have generators to preserve one form, got none; a metric needs some.")
     still = torch.eye(algebra.size, dtype=torch.float64)
     traceless = LieAlgebra(frame - frame.diagonal(dim1=1, dim2=2).mean(-1)[:, None, None] * still)
-    forms = Intertwiners(Group(traceless if conformal else algebra)).between((2, 0), (0, 0)).basis
+    maps = Intertwiners(Group(traceless if conformal else algebra))
+    forms = maps.between((2, 0), (0, 0)).basis
     if len(forms) != 1:
         kept = len(forms) or "none"
         up_to = 0 if conformal else len(Intertwiners(Group(traceless)).between((2, 0), (0, 0)).basis)
@@ -76,10 +77,12 @@ def algebra_metric(algebra: LieAlgebra, *, conformal: bool = False) -> Metric:
         remedy = scalings or "use EquivariantMLP or EquivariantSetMLP"
         raise InputError(f"`algebra` must preserve exactly one form for a metric network, got {kept}; {remedy}.")
     form = forms[0, 0].unflatten(0, (algebra.size, algebra.size))
-    values = torch.linalg.svdvals(form)
+    back = torch.linalg.inv(maps.straight)
+    values = torch.linalg.svdvals(back.mT @ form @ back)  # units of the coordinates make no form degenerate
     if float(values[-1]) < 0.05 * float(values[0]):
+        rank = int((values > 0.05 * values[0]).sum())
         raise InputError(
-            f"`algebra` must preserve a form that is not degenerate, got one of rank {int((values > 0.05).sum())}: "
+            f"`algebra` must preserve a form that is not degenerate, got one of rank {rank}: "
             "the network would not see some directions; use EquivariantMLP."
         )
     if is_antisymmetric(form):

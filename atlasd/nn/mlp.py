@@ -18,7 +18,7 @@ from atlasd.errors import InputError
 from atlasd.nn.covariants import Covariants, find_covariants
 from atlasd.nn.groups import GroupLike, as_group
 from atlasd.nn.intertwiners import Intertwiners
-from atlasd.nn.tensor_types import TensorType, scalar, vector
+from atlasd.nn.tensor_types import TensorType, scalar, tensor, vector
 
 _SPEED = 0.1
 """Unit of learned changes of coordinates: of the size of the noise of an algebra, so that steps do not shake them."""
@@ -44,8 +44,8 @@ class EquivariantMLP(nn.Module):
         width: Width of the hidden layers.
         depth: Number of hidden layers.
         degree: Highest degree of the invariants, and one more than that of the covariants. By default the size of the
-            matrices, at least 2; for a finite group its order, which is enough (Noether, 1916), as far as tensors of
-            that degree stay small.
+            matrices, at least 2 and more than the order of the outputs; for a finite group its order, which is enough
+            (Noether, 1916), as far as tensors of that degree stay small.
         adapt: Whether to learn small changes of the coordinates along with the weights. The network then commutes with
             the group in these coordinates: what is left of the noise of a discovered algebra is learned away.
         generator: Source of the initial weights; the global one of torch if left out.
@@ -88,7 +88,8 @@ class EquivariantMLP(nn.Module):
         self.group, self.inputs, self.outputs = group, inputs, outputs
         if degree is None:
             small = int(math.log(_SMALL) / math.log(max(n, 2)) + 1e-9)
-            degree = max(2, n, 0 if group.dimension else min(group.order, small))
+            highest = 1 + max(p + q for _, p, q in outputs.parts)
+            degree = max(2, n, highest, 0 if group.dimension else min(group.order, small))
         kinds = [(p, q) for c, p, q in inputs.parts for _ in range(c) if p + q]
         scalars = sum(c for c, p, q in inputs.parts if not p + q)
         invariants = find_covariants(maps, kinds, (0, 0), degree) if kinds else []
@@ -111,7 +112,10 @@ class EquivariantMLP(nn.Module):
             if p + q:
                 terms = find_covariants(maps, kinds, (p, q), max(1, degree - 1), invariants)
                 if not terms:
-                    raise InputError(f"no polynomial of {inputs} up to degree {degree} transforms as {outputs}.")
+                    raise InputError(
+                        f"no polynomial of {inputs} up to degree {degree - 1} transforms as {tensor(p, q)}; "
+                        "raise `degree`."
+                    )
                 heads[str(k)] = Covariants(terms, n ** (p + q))
         self.covariants = nn.ModuleDict(heads)
         self.frame = nn.Parameter(torch.zeros(n, n)) if adapt else None

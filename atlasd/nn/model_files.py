@@ -13,7 +13,7 @@ from torch import Tensor, fx
 
 from atlasd.errors import DataError
 from atlasd.nn.checks import map_leaves
-from atlasd.nn.exported_programs import safe_copy
+from atlasd.nn.exporting import safe_copy
 from atlasd.nn.traces import OnnxModel
 
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin")

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 __all__ = ["Breaking", "breaking"]
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from atlasd.algebra.group import Group
+from atlasd.discovery.residual import scaled
 from atlasd.geometry.resample import pixel_grid
-from atlasd.nn.compact import square_root
+from atlasd.nn.groups import square_root
 
 _SCALES = (0.15, 0.3, 0.6)
 """Spreads of the wave numbers, in radians per pixel: wavelengths of about 40, 20 and 10 pixels."""
@@ -82,14 +85,13 @@ def breaking(
         return None
     one = torch.eye(entries, dtype=torch.float64)
     change = torch.zeros(len(q) * entries, len(q) * entries, dtype=torch.float64)
-    frame = group.algebra.frame()
-    for a, on_entries in zip(frame, generators, strict=True):
-        speed = q @ (straight @ (a / torch.linalg.matrix_norm(a, ord=2)) @ back).mT  # (pixels, 2)
-        gram, cross, inner = _summed(lambda s, v=speed: _flow(q, v, s))
+    for a, on_entries in zip(scaled(group.algebra.frame()), generators, strict=True):
+        speed = q @ (straight @ a @ back).mT  # (pixels, 2)
+        gram, cross, inner = _summed(partial(_flow, q, speed))
         change += _form(gram, cross, inner, on_entries, one)
     for g, on_entries in zip(group.cosets[1:], elements, strict=True):
         moved = q @ (straight @ torch.linalg.inv(g) @ back).mT
-        gram, cross, inner = _summed(lambda s, m=moved: (_smooth(m, m, s), _smooth(q, m, s), _smooth(q, q, s)))
+        gram, cross, inner = _summed(partial(_compared, q, moved))
         change += _form(gram, cross, inner, on_entries, one) / len(elements)
     return Breaking(change, _summed(lambda s: (_smooth(q, q, s),))[0])
 
@@ -101,12 +103,16 @@ def _form(gram: Tensor, cross: Tensor, inner: Tensor, on_entries: Tensor, one: T
     return torch.kron(gram, one) + torch.kron(inner, square) - mixed - mixed.mT
 
 
-def _summed(parts: object) -> list[Tensor]:
+def _summed(parts: Callable[[float], tuple[Tensor, ...]]) -> list[Tensor]:
     """Sums over the scales; long waves count more, since gentle kernels answer to them weakly."""
-    assert callable(parts)
     largest = _SCALES[-1]
     every = [[(largest / s) ** 4 / len(_SCALES) * part for part in parts(s)] for s in _SCALES]
     return [torch.stack(same).sum(0) for same in zip(*every, strict=True)]
+
+
+def _compared(q: Tensor, moved: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Inner products of the moved functions with each other, of all with the moved ones, and of all."""
+    return _smooth(moved, moved, scale), _smooth(q, moved, scale), _smooth(q, q, scale)
 
 
 def _smooth(a: Tensor, b: Tensor, scale: float) -> Tensor:

@@ -13,8 +13,9 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from atlasd.algebra.group import Group
+from atlasd.discovery.residual import scaled
 from atlasd.geometry.resample import pixel_grid
-from atlasd.nn.compact import square_root
+from atlasd.nn.groups import square_root
 
 _STEP = 0.25
 """Distance in pixels of the radii at which functions are compared."""
@@ -135,11 +136,8 @@ def polar_motions(group: Group, size: int, form: Tensor | None) -> Motions:
         return Motion((moved.mT * weights) @ moved, ((values @ root).mT * weights) @ moved)
 
     back = torch.linalg.inv(stretch)
-    frame = group.algebra.frame()
-    generators = []
-    for a in frame:
-        flow = points @ (stretch @ (a / torch.linalg.matrix_norm(a, ord=2)) @ back).mT
-        generators.append(compare(-functions(points, flow)))
+    flows = [points @ (stretch @ a @ back).mT for a in scaled(group.algebra.frame())]
+    generators = [compare(-functions(points, flow)) for flow in flows]
     elements = [compare(functions(points @ torch.linalg.inv(stretch @ g @ back).mT, None)) for g in group.cosets[1:]]
     ties = torch.zeros(0, len(root), dtype=torch.float64)
     if not compact and inner == 0:

@@ -14,7 +14,7 @@ from torch import Tensor
 from atlasd.algebra.group import Group
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Representation, derivative
-from atlasd.nn.compact import invariant_form, square_root
+from atlasd.nn.groups import invariant_form, square_root
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,7 +67,7 @@ class TensorType:
 
     def matrix(self, g: Tensor) -> Tensor:
         """The representation of elements `(*, n, n)`, with shape `(*, size, size)`."""
-        return self._sum([_power(g, p, q) for _, p, q in self.parts])
+        return self._sum([element_on_slots(g, (1,) * p + (-1,) * q) for _, p, q in self.parts])
 
     def derivative(self, a: Tensor) -> Tensor:
         """The representation of a generator `(n, n)`, with shape `(size, size)`."""
@@ -115,7 +115,3 @@ def element_on_slots(g: Tensor, signs: tuple[int, ...]) -> Tensor:
         one = g if sign > 0 else lower
         total = torch.einsum("...ij,...kl->...ikjl", total, one).flatten(-4, -3).flatten(-2)
     return total
-
-
-def _power(g: Tensor, upper: int, lower: int) -> Tensor:
-    return element_on_slots(g, (1,) * upper + (-1,) * lower)

@@ -93,9 +93,6 @@ def _by_hooks(model: nn.Module, x: Tensor) -> list[Step]:
     return steps
 
 
-_RESAMPLING = ("MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "Upsample", "ZeroPad2d", "Flatten")
-
-
 def _step(name: str, module: nn.Module, given: tuple[Tensor, ...], made: Tensor) -> Step:
     kind, weighted = type(module).__name__, any(True for _ in module.parameters())
     frame: Any = getattr(module, "_frame", (module,))[0]
@@ -110,7 +107,7 @@ def _step(name: str, module: nn.Module, given: tuple[Tensor, ...], made: Tensor)
         given,
         made,
         weighted,
-        pointwise=not weighted and kind not in _RESAMPLING,
+        pointwise=type(module).__module__ == "torch.nn.modules.activation" or _is_whole(module),
         window=window,
         sides=sides if "Pad" in kind and isinstance(sides, tuple) else (),
         batchwise=isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is None,
@@ -224,6 +221,7 @@ class OnnxModel(nn.Module):
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
             session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
             values = dict(zip(names, self._run(session, x), strict=True))
+            numbers = {t.name for t in model.graph.initializer if t.data_type not in (6, 7)}  # integers say where
         except Exception:  # no package onnx, weights in other files, outputs that are no tensors: it runs, unwatched
             return []
         moving = {model.graph.input[0].name: x}
@@ -233,7 +231,9 @@ class OnnxModel(nn.Module):
             if not given or not made.is_floating_point():
                 continue
             moving[node.output[0]] = made
-            weighted = any(i and i not in moving for i in node.input)
+            weighted = any(
+                i in numbers or (i in values and values[i].is_floating_point()) for i in node.input if i not in moving
+            )
             pointwise = not weighted and node.op_type in _POINTWISE
             sizes = {a.name: list(a.ints) for a in node.attribute if len(a.ints)}
             place = _walk(sizes) if made.ndim == 4 and len(sizes.get("kernel_shape", [])) == 2 else (None, ())

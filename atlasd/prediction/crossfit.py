@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from atlasd.data.samples import Samples
-from atlasd.prediction.chart_blocks import fit_blocks, join, summed
-from atlasd.prediction.fit import AutoPredictor
+from atlasd.prediction.fit import AutoPredictor, fit_blocks, join, summed
 from atlasd.prediction.plants import Planted
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
 from atlasd.prediction.skill import ClosedForm, Folds
@@ -39,6 +38,7 @@ class CrossFit:
         plants: What may be planted.
         answers: For every plant the predictors of all folds fitted to it alone, where the recipe is linear in the
             targets: then nothing has to be fitted again.
+        sharp: For every fold the map that fits the targets best, where `members` are smoother ones.
     """
 
     members: tuple[FittedPredictor, ...]
@@ -47,6 +47,7 @@ class CrossFit:
     seed: int
     plants: tuple[Function, ...] = ()
     answers: tuple[tuple[Function, ...], ...] = ()
+    sharp: tuple[Function, ...] = ()
 
     @property
     def quick(self) -> bool:
@@ -131,7 +132,8 @@ def _fitted(
         rows = _closed_form(recipe, samples, fold, linear, progress)
         members = tuple(row[0] for row in rows)
         answers = tuple(tuple(row[1 + p].function for row in rows) for p in range(len(linear)))
-        return CrossFit(members, fold, recipe, seed, tuple(plants), answers)
+        sharp = tuple(part.function for row in rows for part in row[1 + len(linear) :])
+        return CrossFit(members, fold, recipe, seed, tuple(plants), answers, sharp)
     jobs = [Job(samples, *_rest(fold, k, seed)) for k in range(int(fold.max()) + 1)]
     members = tuple(_fit_jobs(recipe, jobs, seed=seed, progress=progress))
     return CrossFit(members, fold, recipe, seed, tuple(plants))
@@ -161,7 +163,7 @@ def _closed_form(
         stage="predictor of",
     )
     return [
-        [join([part[k][p] for part in parts], blocks) for p in range(1 + len(plants))] for k in range(len(parts[0]))
+        [join([part[k][p] for part in parts], blocks) for p in range(len(parts[0][k]))] for k in range(len(parts[0]))
     ]
 
 

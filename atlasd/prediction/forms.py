@@ -18,13 +18,15 @@ from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.skill import ClosedForm, Folds
-from atlasd.prediction.waves import strongest_wave
+from atlasd.prediction.unexplained import strongest_wave
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
 _ROWS = 1024
 """Inputs whose features are formed together: they stay in the cache."""
+_STEEP = 300.0
+"""The largest exponent that is told apart from larger ones."""
 _LOOKED = 3000
 """Samples whose held-out errors choose features and ridge."""
 _FEW = 200
@@ -205,16 +207,26 @@ class _Features:
         if len(self.centres):
             centres = self.centres.to(x.dtype) / self.width
             x = (x if self.tokens == 1 else _differences(x, self.tokens)) / self.width
-            x = torch.cat([x, -x], dim=1) if self.alike else x
-            # -|x - c|^2 / 2, without an array for each term.
-            level = -0.5 * torch.cat([x.square().sum(-1, keepdim=True), torch.ones_like(x[..., :1])], dim=-1)
-            rows = torch.cat([x, level], dim=-1)
-            columns_of = torch.cat(
-                [centres, torch.ones_like(centres[:, :1]), centres.square().sum(-1, keepdim=True)], -1
-            )
-            bumps = torch.exp(rows @ columns_of.mT)
-            out = torch.cat([out, bumps.sum(1) if self.alike else bumps.flatten(1)], dim=-1)
+            made = _bumps_both_ways if self.alike else _bumps
+            parts = [made(part, centres) for part in x.split(max(_ROWS // x.shape[1:].numel(), 64))]
+            out = torch.cat([out, torch.cat(parts)], dim=-1)
         return out
+
+
+def _bumps(x: Tensor, centres: Tensor) -> Tensor:
+    """Gaussian bumps of unit width around centres `(C, n)` at `(M, n)`, or at places `(M, P, n)` side by side."""
+    # -|x - c|^2 / 2, without an array for each term.
+    level = -0.5 * torch.cat([x.square().sum(-1, keepdim=True), torch.ones_like(x[..., :1])], dim=-1)
+    columns = torch.cat([centres, torch.ones_like(centres[:, :1]), centres.square().sum(-1, keepdim=True)], dim=-1)
+    return (torch.cat([x, level], dim=-1) @ columns.mT).exp().flatten(1)
+
+
+def _bumps_both_ways(x: Tensor, centres: Tensor) -> Tensor:
+    """Gaussian bumps of unit width around centres `(C, n)`, summed over places `(M, P, n)` and their mirror images."""
+    # exp(-|x - c|^2 / 2) + exp(-|x + c|^2 / 2), with one exponential; beyond the limit the other factors are zero.
+    rise = (x @ centres.mT).clamp(-_STEEP, _STEEP).exp()
+    near = (-0.5 * x.square().sum(-1)).exp()[:, None]
+    return (near @ (rise + 1 / rise))[:, 0] * (-0.5 * centres.square().sum(-1)).exp()
 
 
 class _Sums:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.geometry.convolution import convolve
+from atlasd.geometry.resample import convolve
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
 

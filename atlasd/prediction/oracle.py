@@ -15,8 +15,7 @@ from torch.nn import functional
 from atlasd.data.samples import Samples
 from atlasd.data.units import Units, spreads
 from atlasd.errors import InputError
-from atlasd.geometry.atlas import Atlas
-from atlasd.geometry.charts import PlaneChart, WholeChart
+from atlasd.geometry.atlas import Atlas, PlaneChart, WholeChart
 from atlasd.prediction.predictor import FittedPredictor
 
 

@@ -185,7 +185,7 @@ class ClosedForm(ABC):
 
     @abstractmethod
     def fit_folds(self, folds: Folds, *, progress: Progress) -> list[list[FittedPredictor]]:
-        """For every fold the predictor of the targets fitted to the others, and after it those of the plants."""
+        """For every fold the predictor of the targets fitted to the others, those of the plants, and a sharp one."""
 
     def fit(
         self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress

@@ -15,10 +15,9 @@ from torch.nn import functional
 
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
-from atlasd.geometry.convolution import convolve
-from atlasd.geometry.spans import frame_of
+from atlasd.geometry.resample import convolve, frame_of
 from atlasd.limits import MOST, TOLERANCE
-from atlasd.prediction.places import place_length, with_places
+from atlasd.prediction.plants import place_length, with_places
 from atlasd.prediction.predictor import FittedPredictor
 from atlasd.prediction.skill import ClosedForm, Folds
 from atlasd.prediction.trivial import centre_crop
@@ -80,11 +79,12 @@ class StencilPredictor(ClosedForm):
             x, y = folds.read(index)
             moments.add(x, y if room is None else centre_crop(y, room), folds.fold[index], thin=folds.fewest >= 200)
         shape = tuple(samples.targets(order[:1]).shape[3:])
-        rows, half = self._choose(moments, samples.outputs, halves, folds.wanted[0])
+        rows, sharp, half = self._choose(moments, samples.outputs, halves, folds.wanted[0])
 
         def stencils(k: int) -> list[_Stencil]:
             solution = moments.chosen(rows, k)  # (K, F + 1, C' (1 + plants))
-            return [moments.stencil(part, half, shape) for part in solution.split(samples.outputs, dim=-1)]
+            parts = (*solution.split(samples.outputs, dim=-1), moments.chosen(sharp, k)[..., : samples.outputs])
+            return [moments.stencil(part, half, shape) for part in parts]
 
         kind = f"linear stencil, {2 * half + 1} wide"
         return folds.fitted(stencils, kind=kind, reach=half + 0.5, inner=_room(samples, half))
@@ -122,10 +122,10 @@ class StencilPredictor(ClosedForm):
 
     def _choose(
         self, moments: _Moments, outputs: int, halves: list[int], fold: int
-    ) -> tuple[list[tuple[int, float]], int]:
+    ) -> tuple[list[tuple[int, float]], list[tuple[int, float]], int]:
         """For every chart the half width and ridge of the smoothest stencil within the slack of the best on a fold.
 
-        A larger one must be much smoother. The second answer is the largest half width that was chosen.
+        A larger one must be much smoother. Then those of the best one of the same width, and the largest half width.
         """
         recipes = [(half, ridge) for half in halves for ridge in self.ridges]
         solutions = [moments.solve(half, ridge, fold)[..., :outputs] for half, ridge in recipes]
@@ -140,9 +140,11 @@ class StencilPredictor(ClosedForm):
         for row in range(1, len(halves)):
             current = least.gather(0, taken[None])[0]
             taken = torch.where(least[row] < WORTH * current, row, taken)
-        ridges = ridge.gather(0, taken[None])[0].tolist()
-        chosen = [(halves[w], self.ridges[r]) for w, r in zip(taken.tolist(), ridges, strict=True)]
-        return chosen, max(half for half, _ in chosen)
+        chosen, sharp = (
+            [(halves[w], self.ridges[r]) for w, r in zip(taken.tolist(), of.gather(0, taken[None])[0], strict=True)]
+            for of in (ridge, errors.argmin(1))
+        )
+        return chosen, sharp, max(half for half, _ in chosen)
 
 
 def _room(samples: Samples, half: int) -> tuple[int, ...] | None:

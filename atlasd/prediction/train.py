@@ -41,7 +41,7 @@ class Schedule:
         batch: Samples in a step.
         learning_rate: Peak of a one-cycle schedule.
         patience: Epochs without improvement before stopping; `None` trains to the end and keeps the last weights.
-        steps: Batches after which to stop, though not before 20 epochs; `None` for no such limit.
+        steps: Batches after which to stop, though not before 10 epochs; `None` for no such limit.
         polish: The most L-BFGS iterations afterwards, on all samples at once. Mini-batches leave noise that
             hardly shows in the loss but does in the derivatives, which a search for symmetry looks at.
         constant: Keeps the learning rate as it is, as in the paper.
@@ -61,7 +61,7 @@ class Schedule:
         """Epochs for this many samples."""
         if self.steps is None:
             return self.epochs
-        return min(self.epochs, max(20, round(self.steps / math.ceil(samples / self.batch))))
+        return min(self.epochs, max(10, round(self.steps / math.ceil(samples / self.batch))))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Section", "write_page", "write_report", "write_audit"]
+__all__ = ["Section", "write_audit", "write_page", "write_report"]
 
 import base64
 import hashlib
@@ -20,6 +20,7 @@ from atlasd.discovery.result import Discovery
 from atlasd.nn.auditing import Audit
 from atlasd.report.sections import article
 from atlasd.report.sentences import headline
+from atlasd.report.slider import slider_html
 from atlasd.report.templates import render
 from atlasd.runtime.files import write_atomically
 
@@ -71,29 +72,24 @@ def write_page(
     path: str | Path, sections: Sequence[Section], title: str = "atlasd report", *, most_bytes: int = 3_000_000
 ) -> Path:
     """Writes one page with a section per discovery; sliders are left out before it grows too large to send by mail."""
+    articles = [_article(section) for section in sections]
+    digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+    # By the hash the page allows its own script, and no other.
+    around = {"title": title, "style": STYLE, "script": _SCRIPT, "script_hash": f"sha256-{digest}"}
     for most in (9, 4, 2, 0):
-        page = _page(sections, title, most)
+        for number, (shown, section) in enumerate(zip(articles, sections, strict=True)):
+            shown["film"] = slider_html(section.discovery, f"film{number}", most)
+        page = render("page.html", articles=articles, **around)
         if len(page.encode()) <= most_bytes:
             break
     return write_atomically(Path(path), lambda p: p.write_text(page, encoding="utf-8"))
 
 
-def _page(sections: Sequence[Section], title: str, most: int) -> str:
-    articles = []
-    for number, section in enumerate(sections):
-        subject = _subject(section)
-        heading = subject if subject != "symmetry" else "What is the symmetry?"
-        content = section.content or section.discovery.to_dict()
-        articles.append(article(section.discovery, content, section.fields, heading, f"film{number}", most))
-    digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
-    return render(
-        "page.html",
-        title=title,
-        style=STYLE,
-        script=_SCRIPT,
-        script_hash=f"sha256-{digest}",  # by which the page allows its own script, and no other
-        articles=articles,
-    )
+def _article(section: Section) -> dict[str, Any]:
+    subject = _subject(section)
+    heading = subject if subject != "symmetry" else "What is the symmetry?"
+    content = section.content or section.discovery.to_dict()
+    return article(section.discovery, content, section.fields, heading)
 
 
 def _subject(section: Section) -> str:

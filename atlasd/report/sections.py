@@ -7,7 +7,6 @@ __all__ = ["article"]
 import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -15,10 +14,9 @@ import torch
 from markupsafe import Markup
 from torch import Tensor
 
-from atlasd.discovery.frames import Picture
 from atlasd.discovery.result import ChartFinding, Direction, Discovery
+from atlasd.report.figures import draw_curves, draw_fields, draw_located_charts, draw_spectrum, inline_svg
 from atlasd.report.judged import COLUMNS, MARKS, chosen_tolerance, judged_rows
-from atlasd.report.pictures import sample_block
 from atlasd.report.sentences import (
     MISSING,
     NULL_LEVEL,
@@ -32,8 +30,6 @@ from atlasd.report.sentences import (
     strength,
     track_strengths,
 )
-from atlasd.report.slider import slider_html
-from atlasd.report.svg import bars_svg, curve_svg, map_svg, spectrum_svg
 from atlasd.report.templates import part
 from atlasd.report.tolerance import tolerance_block
 
@@ -49,17 +45,15 @@ _GATES = {
 
 
 def article(
-    discovery: Discovery, content: Mapping[str, Any], fields: Mapping[str, Tensor], title: str, key: str, most: int
+    discovery: Discovery, content: Mapping[str, Any], fields: Mapping[str, Tensor], title: str
 ) -> dict[str, Any]:
-    """What the template of the page shows of one discovery; sections with nothing to show are empty.
+    """What the template of the page shows of one discovery, without its slider; sections without content are empty.
 
     Arguments:
         discovery: What was found.
         content: The content of its `result.json`.
         fields: One sample for the pictures.
         title: The heading.
-        key: Tells the sliders of one page apart.
-        most: The most transformations that the slider shows.
     """
     answer, decision = headline(discovery)
     lead, *more = answer_sentences(discovery)
@@ -71,7 +65,6 @@ def article(
         "lead": lead,
         "more": " ".join(more),
         "facts": _facts(discovery),
-        "film": slider_html(discovery, key, most),
         "group": _group(discovery),
         "map": _map(discovery, fields),
         "verdict": _verdict(discovery),
@@ -81,7 +74,7 @@ def article(
         "source": _source(content),
         "own_data": content.get("experiment") == "discover",
         "comparison": _comparison(content),
-        "sample": sample_block(fields),
+        "sample": _sample(fields),
         "time": _time(content),
         "again": _again(content),
     }
@@ -161,32 +154,26 @@ def _verdict(discovery: Discovery) -> str:
     if not discovery.spectrum:
         return judged
     numbers = ", ".join(strength(math.sqrt(v)) if v >= 0 else MISSING for v in discovery.spectrum[:64])
-    return judged + part("parts.html", "spectrum", spectrum_svg(discovery.spectrum, tolerance), numbers)
+    count = sum(math.sqrt(v) <= (tolerance or 0.0) for v in discovery.spectrum if v >= 0)
+    words = f"Spectrum: {count} of {len(discovery.spectrum)} directions lie below the tolerance at first order."
+    drawing = inline_svg(draw_spectrum(discovery.spectrum, tolerance), words)
+    return judged + part("parts.html", "spectrum", drawing, numbers)
 
 
 def _map(discovery: Discovery, fields: Mapping[str, Tensor]) -> str:
     """Where the charts lie and how well each agrees."""
-    charts, frames = discovery.charts, discovery.frames
-    if not charts or any(len(c.center) not in (2, 3) for c in charts):
+    figure, charts = draw_located_charts(discovery, fields), discovery.charts
+    if figure is None:
         return ""
-    picture = frames.field if frames is not None else None
-    shape: Sequence[int] = frames.shape if frames is not None else ()
-    radii: Sequence[float] = frames.radii if frames is not None else ()
-    if picture is None and "input" in fields and fields["input"].ndim == 3:
-        picture, shape = Picture.of(fields["input"][0].cpu()), tuple(fields["input"].shape[1:])
-    if frames is None and "radii" in fields:
-        radii = fields["radii"].tolist()
-    places = frames.places if frames is not None and len(frames.places) == len(charts) else [c.center for c in charts]
-    if "rows_up" in fields and float(fields["rows_up"]) > 0 and len(shape) == 2:  # north is up
-        places = [(shape[0] - 1 - p[0], p[1]) for p in places]
-        picture = None if picture is None else replace(picture, levels=picture.levels.flip(0))
-    drawing = map_svg(charts, places, picture, shape, radii, chosen_tolerance(discovery) or 0.0)
+    apart = ", ".join(str(k) for k, c in enumerate(charts) if c.outlier)
+    named = f"outlier charts: {apart}" if apart else "no outlier chart"
+    words = f"Map of {len(charts)} charts over one field, {named}. The table has the numbers."
     worst = sorted(enumerate(charts), key=lambda pair: (not pair[1].outlier, -_or_zero(pair[1].error)))
     rows = [
         (str(k), ", ".join(f"{v:g}" for v in c.center), strength(c.error), share(c.skill), _standing(c))
         for k, c in worst[:_MOST_ROWS]
     ]
-    return part("parts.html", "map", drawing, bool(radii), len(charts[0].center) == 3, rows, len(charts))
+    return part("parts.html", "map", inline_svg(figure, words), len(charts[0].center) == 3, rows, len(charts))
 
 
 def _standing(chart: ChartFinding) -> str:
@@ -206,7 +193,10 @@ def _predictor(discovery: Discovery) -> str:
     p = discovery.predictor
     rows = [("kind", p.kind), ("skill against the best trivial map", share(p.skill))]
     rows += [("fitted to", f"{p.samples} samples"), ("seconds", f"{p.seconds:.1f}")]
-    curves = Markup("").join(curve_svg(name, values) for name, values in sorted(discovery.curves.items()))
+    curves = Markup("").join(
+        inline_svg(draw_curves({name: values}), f"Training curve: {name}.")
+        for name, values in sorted(discovery.curves.items())
+    )
     return _table(("predictor", "value"), rows) + (part("parts.html", "curves", curves) if curves else "")
 
 
@@ -250,10 +240,16 @@ def _comparison(content: Mapping[str, Any]) -> str:
     return Markup("").join(parts)
 
 
+def _sample(fields: Mapping[str, Tensor]) -> str:
+    """One sample of the data."""
+    figure = draw_fields(fields)
+    return "" if figure is None else Markup("<figure>{}</figure>").format(inline_svg(figure, "Fields of one sample."))
+
+
 def _time(content: Mapping[str, Any]) -> str:
     """Seconds of every stage."""
     stages = [(str(k), float(v)) for k, v in (content.get("seconds") or {}).items() if v is not None]
-    return Markup("<figure>{}</figure>").format(bars_svg(stages, "s")) if stages else ""
+    return _table(("stage", "seconds"), [(name, f"{value:.1f}") for name, value in stages]) if stages else ""
 
 
 def _again(content: Mapping[str, Any]) -> str:

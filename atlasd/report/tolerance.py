@@ -8,10 +8,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from matplotlib.figure import Figure
+
 from atlasd.discovery.result import Direction, Discovery
+from atlasd.report.figures import AMBER, BLUE, GREY, WIDTH, inline_svg, plots
 from atlasd.report.judged import chosen_tolerance
 from atlasd.report.sentences import MISSING, share, strength
-from atlasd.report.svg import staircase_svg
 from atlasd.report.templates import part
 
 _MOST_ROWS = 12
@@ -112,8 +115,40 @@ def tolerance_block(discovery: Discovery) -> str:
         for k, step in enumerate(steps)
         if first <= k < first + _MOST_ROWS
     ]
-    drawing = staircase_svg(panels, chosen)
+    counts = ", ".join(f"{name} {offset + sum(v <= chosen for v in uppers)}" for name, offset, uppers, _ in panels)
+    words = f"At the chosen tolerance of {share(chosen)}: {counts}."
+    drawing = inline_svg(_draw_tolerances(panels, chosen), words)
     return part("parts.html", "tolerances", drawing, caption, shown, share(chosen), len(steps) - len(shown))
+
+
+def _draw_tolerances(panels: Sequence[tuple[str, int, Sequence[float], Sequence[float]]], chosen: float) -> Figure:
+    """Counts against the tolerance, one panel above the other.
+
+    Arguments:
+        panels: For each a name, the count at tolerance 0, upper ends and lower ends of intervals.
+        chosen: The tolerance that is marked.
+    """
+    drawn = plots(len(panels), 1, (WIDTH, 0.9 + 1.5 * len(panels)))
+    for axes, (name, offset, uppers, lowers) in zip(drawn, panels, strict=True):
+        for ends, colour, style, words in ((lowers, AMBER, ":", "not excluded"), (uppers, BLUE, "-", "shown")):
+            inside = sorted(max(v, 0.0) for v in ends if v <= 1)
+            counts = offset + np.arange(len(inside) + 1)
+            axes.step(
+                [0.0, *inside, 1.0], [*counts, counts[-1]], where="post", color=colour, linestyle=style, label=words
+            )
+        axes.axvline(chosen, color=GREY, linewidth=1.2, label=f"chosen, {share(chosen)}")
+        # Small tolerances need more room than large ones.
+        axes.set_xscale("function", functions=(np.sqrt, np.square))
+        ticks = (0.0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+        axes.set_xticks(ticks, [f"{100 * tick:g}" for tick in ticks])
+        axes.set_xlim(0.0, 1.0)
+        axes.set_yticks(sorted({offset, offset + len(lowers)}))
+        axes.set_ylabel(name)
+    drawn[0].legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, frameon=False)
+    drawn[-1].set_xlabel("tolerance, %")
+    figure = drawn[0].get_figure()
+    assert isinstance(figure, Figure)
+    return figure
 
 
 def _span(start: float, end: float) -> str:

@@ -1,8 +1,8 @@
-"""What work takes along: its workers, the stages that it keeps, and where its files were named from."""
+"""What surrounds work: its device, its workers, the stages that it keeps, and where its files were named from."""
 
 from __future__ import annotations
 
-__all__ = ["Surroundings", "surroundings", "within"]
+__all__ = ["Context", "current_context", "find_device", "on_device", "within"]
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +11,58 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from atlasd.errors import InputError
+
 if TYPE_CHECKING:
     from atlasd.runtime.executor import Workers
     from atlasd.runtime.stages import Stages
 
 
+def find_device(name: str | torch.device) -> torch.device:
+    """The device of that name; one clear line where this machine does not have it.
+
+    Example:
+        >>> find_device("cpu")
+        device(type='cpu')
+        >>> find_device("abacus")
+        Traceback (most recent call last):
+            ...
+        atlasd.errors.InputError: `device` must be a name such as cpu, cuda or cuda:1, got 'abacus'; write device=cpu.
+    """
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(
+            f"`device` must be a name such as cpu, cuda or cuda:1, got {name!r}; write device=cpu."
+        ) from error
+    try:
+        # Doubles are needed, and some devices have none.
+        there = device.type != "meta" and bool((torch.ones(1, dtype=torch.float64, device=device) == 1).all())
+    except Exception:  # every backend that is missing has its own complaint
+        there = False
+    if not there:
+        raise InputError(
+            f"`device` must be one that this machine has, with double precision, got {str(device)!r}; write device=cpu."
+        )
+    return device
+
+
+@contextmanager
+def on_device(name: str | torch.device | None) -> Iterator[torch.device]:
+    """Lets all tensors inside be created on a device; `None` leaves it where it is."""
+    current = torch.get_default_device()
+    device = current if name is None else find_device(name)
+    if device == current:
+        yield device
+        return
+    with device:
+        yield device
+
+
 @dataclass(frozen=True)
-class Surroundings:
+class Context:
     """What is not passed from call to call.
 
     Arguments:
@@ -31,13 +76,13 @@ class Surroundings:
     origin: Path | None = None
 
 
-_NOTHING = Surroundings()
-_surroundings: ContextVar[Surroundings] = ContextVar("atlasd", default=_NOTHING)
+_NOTHING = Context()
+_context: ContextVar[Context] = ContextVar("atlasd", default=_NOTHING)
 
 
-def surroundings() -> Surroundings:
+def current_context() -> Context:
     """What surrounds the caller."""
-    return _surroundings.get()
+    return _context.get()
 
 
 @contextmanager
@@ -45,10 +90,10 @@ def within(**changes: Any) -> Iterator[None]:
     """Changes the surroundings of what happens inside.
 
     Arguments:
-        changes: Fields of `Surroundings`.
+        changes: Fields of `Context`.
     """
-    token = _surroundings.set(replace(_surroundings.get(), **changes))
+    token = _context.set(replace(_context.get(), **changes))
     try:
         yield
     finally:
-        _surroundings.reset(token)
+        _context.reset(token)

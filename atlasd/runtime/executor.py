@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 import torch
 
 from atlasd.errors import AtlasdError, InputError
-from atlasd.runtime.context import surroundings, within
+from atlasd.runtime.context import current_context, within
 from atlasd.runtime.files import SCRATCH
 from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.packing import Packed, Shared, dumps
@@ -319,7 +319,7 @@ def _reason(error: BaseException) -> str:
 
 def current_workers() -> Workers:
     """The workers of the discovery that is under way; this process where none were given."""
-    return surroundings().workers or Workers()
+    return current_context().workers or Workers()
 
 
 def usable_cores() -> int:
@@ -340,7 +340,7 @@ def all_cores(blocks: int) -> Iterator[None]:
         blocks: How many tasks there are to work on at the same time.
     """
     count = min(usable_cores(), blocks // 2)
-    if surroundings().workers is not None or count < 2:
+    if current_context().workers is not None or count < 2:
         yield
         return
     with process_pool(count) as pool, working(pool):

@@ -1,4 +1,4 @@
-"""Processes that work for this one, and end when it does."""
+"""Processes that work for this one, and end when it does; torch is not imported before they watch for that."""
 
 from __future__ import annotations
 

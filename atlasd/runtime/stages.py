@@ -19,10 +19,9 @@ from typing import Any, TypeVar
 
 from atlasd.errors import DataError
 from atlasd.runtime.codec import Unstorable, decode, encode
-from atlasd.runtime.content import MOST_TENSORS, read_json, unpack_tensors, write_tensors
-from atlasd.runtime.context import surroundings, within
+from atlasd.runtime.content import MOST_TENSORS, digest_of, read_json, unpack_tensors, write_tensors
+from atlasd.runtime.context import current_context, within
 from atlasd.runtime.files import SCRATCH, is_litter, read_bytes, sweep, write_atomically
-from atlasd.runtime.fingerprint import digest_of
 from atlasd.runtime.lock import sole_owner
 
 T = TypeVar("T")
@@ -229,7 +228,7 @@ def abandon() -> None:
 
 def current_stages() -> Stages:
     """The stages of the run that is under way; ones that keep nothing where there is none."""
-    return surroundings().stages or Stages()
+    return current_context().stages or Stages()
 
 
 @contextmanager
@@ -257,7 +256,7 @@ def resuming(where: Path = Path()) -> AbstractContextManager[None]:
 
 def located(name: str | Path) -> Path:
     """The path of a file that the settings of a run name, also where the run goes on in another directory."""
-    return (surroundings().origin or Path()) / name
+    return (current_context().origin or Path()) / name
 
 
 @contextmanager
@@ -272,7 +271,7 @@ def keeping(
         version: The version of the program.
         say: Told what the user should know.
     """
-    origin = surroundings().origin
+    origin = current_context().origin
     where = Path.cwd() if origin is None else origin
     plan = {"version": version, "words": list(words), "where": str(where)}
     with sole_owner(directory):

@@ -22,7 +22,7 @@ class DemoStep:
 
 
 DEMO: tuple[DemoStep, ...] = (
-    DemoStep("dimuons", "Real muon pairs of the LHC: which transformations leave their mass as it is?"),
+    DemoStep("dimuons", "6,000 real muon pairs of the LHC: what leaves their mass as it is?", ("samples=6000",)),
     DemoStep("heat", "Heat flow, 19 charts: what is the local symmetry?", ("samples=300",)),
 )
 

@@ -21,7 +21,7 @@ from atlasd.discovery.digest import read_beside
 from atlasd.discovery.result import Discovery
 from atlasd.errors import AtlasdError, InputError
 from atlasd.runtime.content import read_json, tensor_digest, write_tensors
-from atlasd.runtime.device import find_device
+from atlasd.runtime.context import find_device
 from atlasd.runtime.executor import working_in
 from atlasd.runtime.files import is_litter, write_atomically
 from atlasd.runtime.progress import Logged, Progress

@@ -6,8 +6,8 @@ import torch
 
 from atlasd.algebra import known as algebras
 from atlasd.algebra import known as known
-from atlasd.algebra.components import identify_group, name_group
 from atlasd.algebra.group import Group
+from atlasd.algebra.group_names import identify_group, name_group
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 
@@ -28,6 +28,10 @@ def scaled(group, factor=1.5):
 
 LORENTZ = known.lorentz()
 AXIS = LieAlgebra(algebras.so(3).basis[:1])
+TORUS = LieAlgebra(algebras.so(4).basis[[0, 5]])
+TOGETHER = LieAlgebra(algebras.so(4).basis[[0, 5]].sum(0, keepdim=True))
+SWAP = torch.eye(4, dtype=torch.float64)[[2, 3, 0, 1]]
+TWO_MIRRORS = diag(1, -1, 1, -1)
 # the expected name, the name of the algebra, the group
 TABLE = [
     ("SO(2)", "so(2)", known.special_orthogonal(2)),
@@ -48,7 +52,13 @@ TABLE = [
     ("GL(2)", "gl(2)", known.general_linear(2)),
     ("SL(2)", "sl(2)", known.special_linear(2)),
     ("SL+-(2)", "sl(2)", with_cosets(algebras.sl(2), diag(1, -1))),
-    ("SO(2)xSO(2)", "so(2)+so(2)", Group(algebras.so(4).basis[[0, 5]])),
+    ("SO(2)xSO(2)", "so(2)+so(2)", Group(TORUS)),
+    ("O(2)xO(2)", "so(2)+so(2)", with_cosets(TORUS, diag(1, -1, 1, 1), diag(1, 1, 1, -1), diag(1, -1, 1, -1))),
+    ("so(2)+so(2), 2 components", "so(2)+so(2)", with_cosets(TORUS, diag(1, -1, 1, -1))),
+    ("so(2)+so(2), 4 components", "so(2)+so(2)", with_cosets(TORUS, SWAP, TWO_MIRRORS, SWAP @ TWO_MIRRORS)),
+    ("O(2) on 2 planes", "u(1)", with_cosets(TOGETHER, TWO_MIRRORS)),
+    ("u(1), 2 components", "u(1)", with_cosets(TOGETHER, diag(1, 1, -1, -1))),
+    ("u(1), 2 components", "u(1)", with_cosets(TOGETHER, SWAP @ diag(1, -1, -1, 1))),
     ("R+", "scaling", Group(algebras.scaling(2))),
     ("C2xR+", "scaling", with_cosets(algebras.scaling(2), diag(-1, -1))),
     ("exp(shear)", "shear", Group(algebras.shear(2))),

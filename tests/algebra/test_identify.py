@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
+import atlasd as ad
 from atlasd.algebra import known
 from atlasd.algebra.catalogue import catalogue
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
+from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 
 
 def load_benchmark():
@@ -106,6 +108,25 @@ def test_entries_are_distinct_and_named_after_themselves(n):
     assert len({entry.name for entry in entries}) == len(entries)
     for entry in entries:
         assert identify(entry.algebra).name == entry.name
+
+
+@pytest.mark.parametrize("n, k", [(12, 2), (20, 40), pytest.param(40, 2, marks=pytest.mark.slow), (40, 8)])
+def test_large_matrices_take_little_memory(n, k):
+    span = torch.randn(k, n, n, generator=torch.Generator().manual_seed(0))
+    reset_peak()
+    before = resident_megabytes()
+    assert ad.Group(LieAlgebra(span), torch.eye(n)[None]).name.startswith("unknown")
+    assert peak_megabytes() - before < 600
+
+
+def test_names_of_large_matrices():
+    assert identify(known.so(40)).name.startswith("unknown (dim 780, of")
+
+
+def test_entries_of_one_dimension_are_those_of_all():
+    for k in range(1, 17):
+        every = [(entry.name, entry.algebra.basis.tolist()) for entry in catalogue(4) if entry.algebra.dimension == k]
+        assert [(entry.name, entry.algebra.basis.tolist()) for entry in catalogue(4, k)] == every
 
 
 def test_the_benchmark_in_small():

@@ -8,8 +8,7 @@ import torch
 
 from atlasd.algebra import known
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.algebra.membership import TOLERANCE, Membership
-from atlasd.algebra.nearest import gap
+from atlasd.algebra.membership import TOLERANCE, Membership, gap
 from atlasd.errors import InputError
 
 

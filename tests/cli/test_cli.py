@@ -1,13 +1,23 @@
-"""The program as its users start it."""
+"""The program."""
 
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 
 import pytest
+import torch
 
+from atlasd.algebra.lie import LieAlgebra
 from atlasd.cli import main
+from atlasd.cli.common import chosen_workers
+from atlasd.runtime.executor import current_workers
+from atlasd.studies.config import Config, option
+from atlasd.studies.rivals import compare
+from atlasd.studies.rivals.compare import Answer, Contest, perform
+from atlasd.studies.rivals.measures import span_angle_to
 
 
 def test_version(capsys):
@@ -111,3 +121,97 @@ def test_what_asks_for_too_much_is_one_line(words, said, tmp_path, capsys):
     assert main([*words, "--out", str(tmp_path / "run")]) == 2
     shown = capsys.readouterr().err.strip().splitlines()
     assert len(shown) == 1 and said in shown[0] and len(shown[0]) < 2100
+
+
+TURN = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]], dtype=torch.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToyConfig(Config):
+    samples: int = option(400, "points", least=1)
+
+
+@pytest.fixture
+def calls(monkeypatch, tmp_path):
+    """Methods that were asked; the second is interrupted the first time."""
+    asked = []
+
+    def first(data, config, seed):
+        asked.append("first")
+        return Answer(TURN)
+
+    def second(data, config, seed):
+        asked.append("second")
+        if asked.count("second") == 1:
+            raise KeyboardInterrupt
+        return Answer(TURN)
+
+    toy = Contest(
+        name="toy", config=ToyConfig, measure=span_angle_to(LieAlgebra(TURN)), data=lambda *_: None,
+        methods={"first": first, "second": second}, control="nothing",
+    )  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(compare, "find_contest", lambda name: toy)
+    monkeypatch.setattr(compare, "_alone", perform)
+    return asked
+
+
+def test_resume_goes_on(calls, tmp_path, capsys):
+    assert main(["compare", "toy", "--set", "samples=300", "--methods", "first,second"]) == 130
+    place = tmp_path / "runs" / "compare-toy-seed0"
+    assert capsys.readouterr().err.splitlines()[-1].endswith("`atlasd resume runs/compare-toy-seed0` goes on with it.")
+    assert {p.name for p in place.iterdir()} == {"stages"}
+    assert main(["resume", str(place), "--json", "--quiet"]) == 0
+    assert calls == ["first", "first", "second", "second", "second"]
+    assert capsys.readouterr().out == (place / "compare.json").read_text()
+    assert {p.name for p in place.iterdir()} == {"compare.json"}
+
+
+def test_the_same_command_starts_anew_and_says_so(calls, tmp_path, capsys):
+    assert main(["compare", "toy"]) == 130
+    capsys.readouterr()
+    assert main(["compare", "toy"]) == 0
+    assert "is replaced; `atlasd resume` would have gone on with it" in capsys.readouterr().err
+    assert calls == ["first", "first", "second", "first", "first", "second", "second"]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--tls", "a,b,c"], "--tls must come with --dask tls://HOST:8786, got 'no address'"),
+        (["--dask", "tcp://h:1", "--tls", "a,b,c"], "--tls must come with --dask tls://HOST:8786, got 'tcp://h:1'"),
+        (["--dask", "tls://h:1", "--tls", "a,b"], "--tls must name three files, CA,CERT,KEY, got 'a,b'"),
+    ],
+)
+def test_wrong_options_are_one_line(tmp_path, capsys, words, message):
+    assert main(["run", "d4", "--out", str(tmp_path / "run"), "--quiet", *words]) == 2
+    shown = capsys.readouterr().err
+    assert message in shown and shown.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """One certificate that is its own authority."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=atlasd", "-keyout"]
+    subprocess.run([*words, str(key), "-out", str(cert)], check=True, capture_output=True)
+    return str(cert), str(key)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_work_on_an_encrypted_cluster(certificate):
+    distributed = pytest.importorskip("distributed")
+    cert, key = certificate
+    names = ("tls_ca_file", "tls_scheduler_cert", "tls_scheduler_key", "tls_worker_cert", "tls_worker_key")
+    files = dict(zip(names, (cert, cert, key, cert, key), strict=True))
+    both = {"tls_client_cert": cert, "tls_client_key": key}
+    security = distributed.Security(require_encryption=True, **files, **both)
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "processes": False}
+    with distributed.LocalCluster(security=security, protocol="tls://", **options) as cluster:
+        address = cluster.scheduler_address
+        assert address.startswith("tls://")
+        with chosen_workers(None, address, f"{cert},{cert},{key}"):
+            assert current_workers().map(pow, [(2, 3), (3, 2)], "ab") == [8, 9]

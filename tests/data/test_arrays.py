@@ -9,6 +9,7 @@ import pyarrow.parquet
 import pytest
 import xarray
 import zarr
+from scipy.stats import norm
 
 from atlasd.data.arrays import Cleaning, read_own
 from atlasd.data.cleaning import standardise
@@ -207,7 +208,9 @@ def test_near_names_are_suggested(tmp_path):
 
 
 def test_positive_targets_over_decades_are_learned_as_logarithms(tmp_path):
-    mass = np.exp(rng.uniform(0, 5, len(V)))
+    order = np.random.default_rng(1).permutation(len(V))
+    levels = (order + 0.5) / len(V)  # quantiles: the rule reads the distribution, not the luck of a draw
+    mass = np.exp(5 * levels)
     np.savez(tmp_path / "d.npz", x=V, y=mass)
     choice = choose([open_data(tmp_path / "d.npz")])
     data = read_own(choice, Cleaning())
@@ -215,6 +218,9 @@ def test_positive_targets_over_decades_are_learned_as_logarithms(tmp_path):
     assert np.allclose(read_own(choice, Cleaning(task="values")).y.numpy(), mass)
     np.savez(tmp_path / "e.npz", x=V, y=mass - 2)
     assert not read_own(choose([open_data(tmp_path / "e.npz")]), Cleaning()).notes
+    for small in (levels**2, norm.ppf((1 + levels) / 2) ** 2):  # squares: no logarithm of small values
+        np.savez(tmp_path / "f.npz", x=V, y=small)
+        assert not read_own(choose([open_data(tmp_path / "f.npz")]), Cleaning()).notes
 
 
 def test_decimal_commas_between_semicolons(tmp_path):
@@ -225,6 +231,18 @@ def test_decimal_commas_between_semicolons(tmp_path):
     (tmp_path / "d.csv").write_text("\n".join(lines) + "\n")
     data = read_own(choose([open_data(tmp_path / "d.csv")]), Cleaning(task="values"))
     assert np.allclose(data.x.numpy(), V, atol=1e-5) and np.allclose(data.y.numpy(), M, atol=1e-5)
+
+
+@pytest.mark.parametrize("head", ["# of the 7th run\n# in metres\n", "# of the 7th run\n# "])
+def test_remarks_before_the_numbers(tmp_path, head):
+    (tmp_path / "d.csv").write_text(head + write_csv(tmp_path).read_text())
+    data = read_own(choose([open_data(tmp_path / "d.csv")]), Cleaning(task="values"))
+    assert np.allclose(data.x.numpy(), V, atol=1e-6)
+
+
+def test_one_column_is_a_vector_with_one_component(tmp_path):
+    choice = choose([open_data(write_csv(tmp_path))], inputs="b", targets="mass")
+    assert np.allclose(read_own(choice, Cleaning(task="values")).x.numpy(), V[:, 1:2], atol=1e-6)
 
 
 def test_rows_of_a_table_with_gaps_are_left_out_and_their_columns_named(tmp_path):

@@ -1,5 +1,7 @@
 """Data at the door: what is taken, and one clear line for what is not."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -25,6 +27,7 @@ BAD = {
     "chart leaves the field": ((FIELD, FIELD, Atlas.at([(10, 18)], 5, 3)), "must lie inside the field of shape"),
     "chart of another dimension": ((FIELD, FIELD, Atlas.at([(10, 10, 10)], 5, 3)), "as many coordinates as the field"),
     "charts on vectors": ((VECTOR, VECTOR, ATLAS), "`atlas` must be left out for vectors"),
+    "a label for each image": ((FIELD[:, 0], VECTOR[:, 0]), "got one for each image; give a value for every pixel"),
     "too few": ((FIELD[:5], FIELD[:5], ATLAS), r"`x` must hold at least \d+ samples, got 5; give more data"),
     "none": ((FIELD[:0], FIELD[:0], ATLAS), r"`x` must hold at least \d+ samples, got 0"),
     "nan in x": ((spoiled(FIELD, torch.nan, 7), FIELD, ATLAS),
@@ -116,7 +119,41 @@ def test_masked_numbers_are_missing_and_not_what_lies_under_the_mask():
     x = np.ma.masked_less(np.random.default_rng(0).normal(size=(30, 2)), -1.5)
     with pytest.raises(InputError, match="`x` must be finite, got NaN"):
         Samples.check(x, np.arange(30.0))
+    rows, numbers = list(x), np.arange(30.0)
+    with warnings.catch_warnings(action="ignore"):  # torch calls it a prototype
+        masked = torch.masked.masked_tensor(torch.from_numpy(x.data), torch.from_numpy(~x.mask))
+    for given in (rows, [[row[0], row[1]] for row in rows], [[row[:1], row[1:]] for row in rows], masked):
+        with pytest.raises(InputError, match="`x` must be finite, got NaN"):
+            Samples.check(given, numbers)
+    with pytest.raises(InputError, match="must be an array of numbers, got a list of masked arrays"):
+        Samples.check([rows[0], rows[1][:1]], numbers)
+
+    class Pairs(torch.utils.data.Dataset):
+        def __len__(self):
+            return 30
+
+        def __getitem__(self, k):
+            return x[k], torch.tensor(float(k))
+
+    with pytest.raises(InputError, match="`x` must be finite, got NaN"):
+        Samples.check(Pairs())
     assert len(Samples.check(np.ma.array(np.arange(60.0).reshape(30, 2)), np.arange(30.0))) == 30
+
+
+def test_masked_numbers_are_refused_where_nothing_may_be_missing():
+    x, turns = np.ma.masked_less(np.random.default_rng(0).normal(size=(30, 2)), -1.5), ad.known.cyclic(4)
+    norm = lambda v: v.norm(dim=-1)  # noqa: E731
+    found = ad.discover(x.data, function=norm, progress=False)
+    for door in (
+        lambda: ad.assert_equivariant(norm, turns, x),
+        lambda: ad.audit(torch.nn.Linear(2, 1).double(), x, turns),
+        lambda: ad.canonicalize(norm, turns, x),
+        lambda: ad.discover_flow(x, x.data),
+        lambda: found.network(list(x), x.data[:, 0]),
+        lambda: found.predictor(x),
+    ):
+        with pytest.raises(InputError, match=r"`x` must have no masked entries, got \d of 60; fill or drop them"):
+            door()
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int64", ">f4", ">i4", "float16", "longdouble"])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import atlasd as ad
-from atlasd.discovery.search import solve
+from atlasd.discovery.problem import solve
 from atlasd.errors import InputError
 from atlasd.runtime.random import stream
 

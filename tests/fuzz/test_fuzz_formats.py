@@ -67,8 +67,8 @@ def read_variables(path):
 
 def read_climate(path):
     folder = open_climate(path.parent)
-    for _ in folder.batches(1):
-        pass
+    for n in range(len(folder)):
+        folder.fields(n), folder.labels(n)
 
 
 KINDS = {

@@ -4,7 +4,7 @@ import torch
 
 import atlasd as ad
 from atlasd.data.units import Units
-from atlasd.geometry.affine import linear_part
+from atlasd.geometry.actions import linear_part
 
 
 def elements(count, n, seed=0):

@@ -1,11 +1,28 @@
-"""Interpolation: exact where it claims to be, the same by every path, and differentiable."""
+"""Fields between their pixels, as mixtures of a few, and under stencils."""
 
 import pytest
 import torch
+from torch.nn import functional
 
 from atlasd.errors import InputError
-from atlasd.geometry.resample import pixel_grid, resample
+from atlasd.geometry.resample import FieldSpan, convolve, frame_of, pixel_grid, resample, span_of
+from atlasd.geometry.splines import FieldSpline
 from atlasd.runtime.random import stream
+
+
+@pytest.mark.parametrize("samples", [1, 5, 131])
+@pytest.mark.parametrize("channels, outputs", [(1, 1), (2, 1), (2, 3)])
+@pytest.mark.parametrize("space", [(9, 8), (6, 5, 7)])
+def test_charts_have_stencils_of_their_own(samples, channels, outputs, space):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(samples, 3, channels, *space, generator=generator, dtype=torch.float64)
+    weight = torch.randn(3, outputs, channels, *[3] * len(space), generator=generator, dtype=torch.float64)
+    bias = torch.randn(3, outputs, generator=generator, dtype=torch.float64)
+    run = functional.conv2d if len(space) == 2 else functional.conv3d
+    wanted = torch.stack([run(x[:, k], weight[k], bias[k]) for k in range(3)], dim=1)
+    torch.testing.assert_close(convolve(x, weight, bias), wanted)
+    torch.testing.assert_close(convolve(x, weight[:1], bias[:1])[:, 2], run(x[:, 2], weight[0], bias[0]))
+
 
 kinds = pytest.mark.parametrize("interpolation", ["bilinear", "spline"])
 fills = pytest.mark.parametrize("fill", ["border", "zeros"])
@@ -94,3 +111,35 @@ def test_pixel_grid_is_centred(shape):
 def test_unknown_options(options, message):
     with pytest.raises(InputError, match=message):
         resample(torch.zeros(1, 1, 4, 4), torch.zeros(1, 2), **options)
+
+
+def fields(rank: int, *lead: int, space=(9, 8)) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    basis = torch.randn(rank, *space, generator=generator)
+    return torch.tensordot(torch.randn(*lead, rank, generator=generator), basis, 1)
+
+
+@pytest.mark.parametrize("space", [(9, 8), (6, 5, 7)])
+def test_mixtures_are_read_as_the_fields_themselves(space):
+    x = fields(4, 20, 3, 2, space=space)
+    span, spline = span_of(FieldSpline(x, len(space))), FieldSpline(x, len(space))
+    assert isinstance(span, FieldSpan) and span.mixture.shape == (20, 3, 2, 4)
+    points = 1 + 3 * torch.rand(5, 1, 1, 11, len(space), generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(span.at(points), spline.at(points), atol=2e-4, rtol=1e-4)
+    # Where points differ from chart to chart, the fields themselves are read.
+    apart = points.expand(-1, 1, 3, -1, -1)
+    torch.testing.assert_close(span.at(apart), spline.at(apart))
+
+
+def test_fields_that_are_no_mixtures_of_few_stay():
+    x = fields(60, 20, 1, 1)
+    assert isinstance(span_of(FieldSpline(x)), FieldSpline)
+
+
+def test_frame_leaves_out_less_than_interpolation_does():
+    rows = fields(5, 200).flatten(1).double() + 1e-3 * fields(40, 200).flatten(1).double()
+    frame = frame_of(rows, 60)
+    assert frame is not None and frame.shape[1] <= 45
+    left = rows - rows @ frame @ frame.mT
+    assert left.norm() <= 1.01e-5 * rows.norm()
+    assert frame_of(rows, 20) is None

@@ -8,8 +8,7 @@ from scipy.spatial.transform import Rotation
 
 import atlasd as ad
 from atlasd.errors import InputError
-from atlasd.geometry.atlas import Atlas
-from atlasd.geometry.charts import Chart, PlaneChart
+from atlasd.geometry.atlas import Atlas, Chart, PlaneChart
 from atlasd.geometry.resample import pixel_grid
 from atlasd.geometry.sphere import SphereChart, fibonacci_points, rotate_sphere
 from atlasd.runtime.random import stream

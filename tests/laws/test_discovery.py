@@ -20,7 +20,7 @@ from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.random import stream
 from atlasd.studies.zoo.field_systems import draw_waves, field_atlas, plane_waves
 from atlasd.studies.zoo.negatives import FAR_APART, lopsided, ripples
-from atlasd.studies.zoo.strength import exact_strength
+from atlasd.studies.zoo.scoring import exact_strength
 from atlasd.studies.zoo.system import System
 
 ROOT = Path(__file__).parents[2]

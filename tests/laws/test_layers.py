@@ -162,6 +162,6 @@ def test_turns_off_the_grid_are_better_for_rotations_than_for_quarter_turns(wave
         errors[case.group.name] = float(field_error(case.network(), x, off, radius=11).mean())
     assert errors["SO(2)"] < 0.5 * errors["C4"] < 0.5 * errors["trivial"]
     assert errors["SO(2)"] < 0.05
-    ad.assert_equivariant(Case(SO2, "trivial").network(), SO2, x, tolerance=0.05, radius=11)
+    ad.assert_equivariant(Case(SO2, "trivial").network(), SO2, x, tolerance=0.1, radius=11)
     with pytest.raises(AssertionError):
-        ad.assert_equivariant(Case(ad.known.cyclic(1), "trivial").network(), SO2, x, tolerance=0.05, radius=11)
+        ad.assert_equivariant(Case(ad.known.cyclic(1), "trivial").network(), SO2, x, tolerance=0.1, radius=11)

@@ -15,7 +15,7 @@ from atlasd.cli import main
 from atlasd.cli.audit import named_group
 from atlasd.errors import DataError, InputError
 from atlasd.nn import GroupActivation, GroupConv2d, audit, export, vector
-from atlasd.nn.exported_programs import _is_arithmetic, safe_copy
+from atlasd.nn.exporting import _is_arithmetic, safe_copy
 from atlasd.nn.model_files import load_model
 from atlasd.runtime.random import stream
 
@@ -87,6 +87,43 @@ def test_planted_defects_are_named(defect, name, cause, x):
     assert found.broken and not found.symmetric
     assert found.culprit is not None and found.culprit.name == name
     assert cause in found.culprit.cause
+
+
+@pytest.mark.parametrize("defect", ["padding", "positions", "crop", "unwatched layer"])
+def test_what_is_done_between_layers_is_no_fault_of_a_layer(defect, x):
+    class Rows(nn.Module):
+        def forward(self, z):
+            return z + torch.linspace(-1, 1, z.shape[2]).reshape(-1, 1)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            kinds = {"group": C4, "padding": 1, "out_type": "regular", "generator": stream(1)}
+            self.first, self.last = GroupConv2d(1, 8, 3, **kinds), GroupConv2d(8, 8, 3, in_type="regular", **kinds)
+            self.rows = Rows()
+
+        def forward(self, z):
+            z = self.first(z)
+            if defect == "padding":
+                z = nn.functional.pad(z, (1, 0, 1, 0))[..., :-1, :-1]
+            if defect == "positions":
+                z = z + torch.linspace(-1, 1, z.shape[2]).reshape(-1, 1)
+            if defect == "unwatched layer":
+                return self.last(self.rows(z))
+            return self.last(z[..., 1:, :] if defect == "crop" else z)
+
+    found = audit(Net().eval(), x, C4).culprit
+    assert found is not None
+    if defect == "unwatched layer":
+        assert found.name == "rows" and not found.cause
+    else:
+        assert found.name == "last" and found.cause.startswith("what is done to its inputs between the layers")
+
+
+def test_batch_norm_without_averages_is_noted(x):
+    model = nn.Sequential(nn.AvgPool2d(3, 1, 1), nn.BatchNorm2d(1, track_running_stats=False)).eval()
+    found = audit(model, x, C4)
+    assert found.symmetric and "without running averages (1): samples depend on their batch" in str(found)
 
 
 def test_half_precision_is_noted_where_rounding_hides_it(x):

@@ -7,7 +7,7 @@ import atlasd as ad
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
 from atlasd.nn import EquivariantMLP, EquivariantSetMLP, FieldNetwork, field_error, network, scalar, vector
-from atlasd.nn.equivariance import elements_inside
+from atlasd.nn.groups import elements_inside
 from atlasd.runtime.random import stream
 
 SO2 = ad.known.special_orthogonal(2)

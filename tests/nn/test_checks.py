@@ -170,3 +170,14 @@ def test_algebras_discoveries_and_arrays_are_taken():
 def test_outputs_without_tensors_are_refused():
     with pytest.raises(InputError, match="must return at least one tensor"):
         ad.assert_equivariant(lambda p: {}, ad.known.cyclic(4), torch.randn(4, 1, 5, 5))
+
+
+def test_both_parts_of_complex_outputs_count():
+    x = torch.randn(8, 1, 9, 9, generator=torch.Generator().manual_seed(0))
+
+    def model(z):
+        return torch.complex(z.square().sum((1, 2, 3)), z[:, 0, 0, 0])
+
+    ad.assert_equivariant(lambda z: model(z).real.to(torch.complex64) * (1 + 1j), ad.known.cyclic(4), x)
+    with pytest.raises(AssertionError, match="output imag"):
+        ad.assert_equivariant(model, ad.known.cyclic(4), x)

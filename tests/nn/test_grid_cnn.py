@@ -55,6 +55,16 @@ def test_initial_outputs_have_the_size_of_those_of_conv2d():
         assert 0.6 < layer(x).std() / usual < 1.6
 
 
+def test_a_step_in_the_weights_goes_as_far_as_in_those_of_conv2d():
+    """So the same rates of training suit both."""
+    group = ad.known.cyclic(4)
+    layer = GroupConv2d(8, 8, 5, group=group, in_type="regular", out_type="regular", generator=stream(0))
+    before = layer.weight.detach()
+    with torch.no_grad():
+        layer.coefficients += 0.01 * torch.randn(layer.coefficients.shape, generator=stream(1)).sign()
+    assert float((layer.weight - before).detach().square().mean().sqrt()) == pytest.approx(0.01, rel=0.1)
+
+
 def test_initial_weights_come_from_the_generator():
     one, two, other = (GroupConv2d(1, 4, 3, group=C4, generator=stream(s, "w")) for s in (0, 0, 1))
     assert torch.equal(one.weight, two.weight) and not torch.equal(one.weight, other.weight)

@@ -192,13 +192,13 @@ def test_rings_are_laid_out_for_some_vertices_at_a_time(monkeypatch):
     kept = {}
 
     def keep(t):
-        kept[t.data_ptr()] = t.numel() if t.is_floating_point() else 0  # indices are those of the grid, for all layers
+        kept[t.data_ptr()] = t.numel()
         return t
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
         y = layer(x.clone().requires_grad_())
     torch.testing.assert_close(y, whole)
-    assert sum(kept.values()) < 1.5 * x.numel()
+    assert sum(kept.values()) < 1.2 * x.numel()  # and the kernels
     for fields in (("scalar", "regular"), ("regular", "scalar"), ("regular", "regular")):
         small = HexConv(1, 2, resolution=1, stride=2, in_field=fields[0], out_field=fields[1]).double()
         z = torch.randn(1, 1, *([6] if fields[0] == "regular" else []), 42, dtype=torch.float64, requires_grad=True)

@@ -10,7 +10,7 @@ from torch import nn
 import atlasd as ad
 from atlasd.errors import InputError
 from atlasd.nn import EquivariantLinear, Gate, scalar, tensor, vector
-from atlasd.nn.equivariance import elements_inside, elements_outside
+from atlasd.nn.groups import elements_inside, elements_outside
 from atlasd.nn.intertwiners import Intertwiners, rank_by_gap
 from atlasd.runtime.random import stream
 
@@ -66,6 +66,13 @@ def test_noise_in_a_centre_does_not_add_up_over_slots(seed):
     assert len(maps.between((2, 0), (2, 0)).basis) == 6 and not len(maps.between((2, 0), (0, 0)).basis)
     spiral = ad.LieAlgebra(torch.tensor([[[0.5, -1.0], [1.0, 0.5]]]))
     assert not len(Intertwiners(ad.Group(noisy(spiral, 0.01, seed))).between((2, 0), (0, 0)).basis)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_nothing_changes_is_told_from_noise(seed):
+    """Every matrix commutes with a scaling: the changes that noise makes are small beside what the slots do alone."""
+    maps = Intertwiners(ad.Group(noisy(ad.known.scaling(3), 0.03, seed)))
+    assert len(maps.between((1, 0), (1, 0)).basis) == 9 and not len(maps.between((1, 0), (0, 1)).basis)
 
 
 def test_a_layer_is_built_in_a_fifth_of_a_second():

@@ -14,7 +14,7 @@ from atlasd.errors import InputError
 from atlasd.nn import EGNN, AtlasGNN, LieGNN, LorentzNet, LorentzNetWithoutMetric, MetricGNN
 from atlasd.nn import metric_gnn as module
 from atlasd.nn.checks import field_error
-from atlasd.nn.equivariance import elements_inside, elements_outside, scalings
+from atlasd.nn.groups import elements_inside, elements_outside, scalings
 from atlasd.nn.metric_gnn import minkowski
 from atlasd.nn.metrics import save_metric
 from atlasd.runtime.random import stream

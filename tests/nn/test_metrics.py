@@ -73,3 +73,14 @@ def test_bad_files(tmp_path, content, message):
 def test_no_file(tmp_path):
     with pytest.raises(DataError, match="run directory or a JSON file"):
         load_metric(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize("algebra", [so(3), so(1, 3)], ids=str)
+def test_units_of_the_coordinates_make_no_form_degenerate(algebra):
+    change = torch.diag(torch.logspace(0, 1, algebra.size, dtype=torch.float64))
+    turned = torch.linalg.qr(torch.randn(algebra.size, algebra.size, generator=stream(0), dtype=torch.float64)).Q
+    change = change @ turned
+    found = algebra_metric(algebra.conjugate(change)).form
+    back = torch.linalg.inv(change)
+    truth = minkowski().double() if algebra.size == 4 else torch.eye(3, dtype=torch.float64)
+    assert abs(float(metric_cosine(found, back.mT @ truth @ back))) > 0.9999

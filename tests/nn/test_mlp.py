@@ -9,7 +9,7 @@ import torch
 import atlasd as ad
 from atlasd.errors import InputError
 from atlasd.nn import EquivariantMLP, EquivariantSetMLP, scalar, tensor, vector
-from atlasd.nn.equivariance import elements_inside, elements_outside
+from atlasd.nn.groups import elements_inside, elements_outside
 from atlasd.runtime.random import stream
 
 SHEAR = torch.eye(4, dtype=torch.float64) + 0.3 * torch.randn(4, 4, generator=stream(0, "shear"), dtype=torch.float64)
@@ -42,6 +42,16 @@ every = pytest.mark.parametrize("name", GROUPS)
 def test_generating_invariants(group, vectors, count):
     degree = 4 if group.size == 2 else None
     assert len(EquivariantMLP(group, vectors * vector(), scalar(), width=2, degree=degree).invariants) == count
+
+
+def test_the_default_degree_reaches_the_order_of_the_outputs():
+    group = ad.known.special_linear(2)
+    net = EquivariantMLP(group, 3 * vector(), tensor(2), width=4, generator=stream(0)).double()
+    x = torch.randn(9, 3, 2, generator=stream(1), dtype=torch.float64)
+    g = elements_inside(group, 1, generator=stream(2))[0]
+    torch.testing.assert_close(net(x @ g.mT), net(x) @ tensor(2).matrix(g).mT, rtol=1e-8, atol=1e-8)
+    with pytest.raises(InputError, match=r"up to degree 1 transforms as T\(2\); raise `degree`"):
+        EquivariantMLP(group, 3 * vector(), tensor(2), width=4, degree=2)
 
 
 def test_a_finite_group_is_not_taken_for_a_larger_one():

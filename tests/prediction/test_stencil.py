@@ -133,11 +133,18 @@ def test_folds_are_fits_without_their_samples(rough, two_charts, stencil_map):
     fold = torch.arange(len(rough)) % 3
     plant = lambda x: centre_crop(x.roll(1, -1), tuple(samples.targets(fold[:1]).shape[3:]))  # noqa: E731
     folds = StencilPredictor(width=5).fit_folds(Folds(samples, fold, [plant]), progress=Silent())
-    assert len(folds) == 3 and all(len(row) == 2 for row in folds)
+    assert len(folds) == 3 and all(len(row) == 3 for row in folds)
     inputs = two_charts.input_patches(rough[:4])
     # The plant is a shift by one pixel, which a stencil holds exactly.
     torch.testing.assert_close(folds[0][1](inputs), plant(inputs), atol=1e-2, rtol=1e-2)
     assert not torch.equal(folds[0][0](inputs), folds[1][0](inputs))
+    # The last one spends no skill on being smooth.
+    index = (fold == 0).nonzero().flatten()
+    smooth, sharp = (
+        (row(samples.inputs(index)) - samples.targets(index)).square().mean()
+        for row in (folds[0][0].function, folds[0][2].function)
+    )
+    assert sharp <= smooth
 
 
 def test_rotated_samples_give_the_same_stencil():

@@ -11,6 +11,7 @@ from atlasd.discovery.result import Verdict
 from atlasd.report.figures import (
     draw_charts,
     draw_discovery,
+    draw_fields,
     draw_matrices,
     draw_spectrum,
     figure_bytes,
@@ -64,8 +65,8 @@ def test_spectrum_shows_null_level_and_tolerance():
     assert axes.get_yscale() == "log"
     assert [t.get_text() for t in axes.get_legend().get_texts()] == ["null level", "tolerance 20 %"]
     # Squares become amplitudes, in per cent.
-    heights = axes.collections[1].get_offsets()[:, 1]
-    assert heights[1] == pytest.approx(1.0) and heights[3] == pytest.approx(200.0)
+    below, above = (axes.collections[k].get_offsets()[:, 1] for k in (1, 2))
+    assert below[1] == pytest.approx(1.0) and above[1] == pytest.approx(200.0)
 
 
 def test_titles_have_what_was_measured(discovery):
@@ -78,7 +79,28 @@ def test_titles_have_what_was_measured(discovery):
 
 
 def test_outliers_are_marked(discovery, fields):
-    axes = draw_charts(discovery.charts, fields["input"], [14, 10]).axes[0]
+    axes = draw_charts(discovery.charts, fields["input"][0], [14, 10]).axes[0]
     assert [line.get_marker() for line in axes.lines] == ["o", "x", "o"]
     assert "1 outlier chart (" in axes.get_title()
     assert len(axes.patches) == 6
+
+
+def test_each_field_has_its_own_range():
+    fields = {"input": torch.tensor([[[0.0, 1.0], [2.0, 3.0]]]), "output": torch.tensor([[[700.0, 701.0]]])}
+    images = [axes.images[0] for axes in draw_fields(fields).axes if axes.images]
+    assert [image.get_clim() for image in images] == [(0.0, 3.0), (700.0, 701.0)]
+    assert draw_fields({}) is None and draw_fields({"input": torch.zeros(1, 2, 2, 2)}) is None
+
+
+@pytest.mark.parametrize("up, way", [(None, "down"), (1.0, "up"), (-1.0, "up")])
+def test_arrows_point_as_the_vectors_do(up, way):
+    """Components along rows point to growing row numbers, or to the north, which is drawn up."""
+    field = torch.zeros(2, 6, 6)
+    field[1] = 2.0
+    fields = {"input": field, "input_vectors": torch.tensor([[0, 1]])}
+    figure = draw_fields(fields if up is None else fields | {"rows_up": torch.tensor(up)})
+    axes, arrows = figure.axes[0], figure.axes[0].collections[0]
+    figure.draw_without_rendering()
+    assert axes.get_title().startswith("input, length of the vector") and ("north" in axes.get_title()) == bool(up)
+    corners = arrows.get_paths()[0].vertices[:, 1]  # on the screen, upwards; the fourth is the tip
+    assert (corners[3] > corners[0]) == (way == "up")

@@ -74,7 +74,7 @@ def test_what_is_rejected_is_never_called_a_symmetry(discovery):
     "reason, words, decision",
     [
         ("Cannot tell: too few samples.", "Cannot tell", "cannot tell"),
-        ("Not testable: nothing in the data feels it.", "Not testable", "not testable"),
+        ("Not testable: nothing in the data depends on it.", "Not testable", "not testable"),
         ("No symmetry: no transformation comes near.", "No symmetry", "broken"),
         ("The predictor has no skill.", "No symmetry found", "broken"),
     ],

@@ -52,6 +52,12 @@ def test_workers_end_with_their_parent(tmp_path, end):
     assert wait_until(lambda: all(gone(worker) for worker in workers))
 
 
+def test_workers_watch_before_they_import_torch():
+    # The import takes half a minute on a busy machine; a worker whose parent is gone would live as long.
+    imports = "import sys, atlasd.runtime.pool; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", imports]).returncode == 0
+
+
 def test_workers_take_no_module_from_the_working_directory(tmp_path, monkeypatch):
     for name in ("multiprocessing", "random", "signal", "torch"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')")

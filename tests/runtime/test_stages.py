@@ -12,8 +12,8 @@ from atlasd.errors import DataError
 from atlasd.prediction.networks import ChartConv, VectorMLP
 from atlasd.prediction.neural import Architecture
 from atlasd.runtime.codec import Unstorable, decode, encode
+from atlasd.runtime.content import digest_of
 from atlasd.runtime.files import is_litter
-from atlasd.runtime.fingerprint import digest_of
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import Stages, current_stages, fingerprint, keeping, resuming, scratch_directory
 

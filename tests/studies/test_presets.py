@@ -7,19 +7,26 @@ from itertools import pairwise
 import pytest
 import torch
 
+from atlasd.algebra.known import lorentz
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.limits import TOLERANCE
+from atlasd.nn.metric_gnn import minkowski
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
 from atlasd.runtime.progress import Silent
+from atlasd.runtime.random import stream
+from atlasd.studies.climate import downstream as sphere_networks
 from atlasd.studies.climate import run as climate
 from atlasd.studies.climate.cgnet import CGNetPredictor
 from atlasd.studies.climate.samples import PUBLISHED
 from atlasd.studies.config import configure
+from atlasd.studies.digits import downstream as digit_networks
 from atlasd.studies.digits import run as sphere_mnist
 from atlasd.studies.digits.segment import SegmentPredictor
 from atlasd.studies.heat import run as heat
+from atlasd.studies.jets import downstream as taggers
 from atlasd.studies.jets import run as top_tagging
+from atlasd.studies.networks import given_discovery, weight_count
 from atlasd.studies.toys import arctan, d4
 from atlasd.studies.toys import run as toys
 
@@ -110,7 +117,7 @@ def test_digits(handed, monkeypatch):
     monkeypatch.setattr(sphere_mnist, "sphere_mnist", lambda *_, **__: few)
     search, cosets, predictor = handed(sphere_mnist)
     assert cosets is False
-    mirrors = sphere_mnist._cosets(configure(sphere_mnist.CONFIG, {**PAPER, "cosets": True, "normalize": False}))
+    _, mirrors, _ = handed(sphere_mnist, cosets=True, normalize=False)
     assert mirrors == CosetSearch.published(loss="cross_entropy", epochs=20, normalize=False)
     assert isinstance(search, GradientSearch) and as_published(search) and search.tandem
     assert (search.generators, search.growth, search.growth_limit) == (1, 0.35, 1.0)
@@ -123,7 +130,7 @@ def test_digits(handed, monkeypatch):
 def test_climate(handed):
     search, cosets, predictor = handed(climate, samples=30, rows=64)
     assert cosets is False and configure(climate.CONFIG, PAPER).units == "published"
-    mirrors = climate._cosets(configure(climate.CONFIG, {**PAPER, "cosets": True}))
+    mirrors = climate.mirror_search(configure(climate.CONFIG, {**PAPER, "cosets": True}), 30)
     assert mirrors == CosetSearch.published(loss="cross_entropy", epochs=30)
     assert isinstance(search, GradientSearch) and as_published(search) and search.tandem
     assert (search.generators, search.growth, search.growth_limit, search.weight) == (4, 5.0, 1.0, 0.05)
@@ -136,6 +143,25 @@ def test_climate_in_the_units_of_the_published_code():
     assert PUBLISHED == {
         "TMQ": (19.22, 15.82), "U850": (1.553, 8.298), "V850": (0.254, 6.232), "PSL": (100_814.0, 1461.0),
     }  # fmt: skip
+
+
+def test_networks_of_the_downstream_studies():
+    plan = digit_networks._plan(configure(digit_networks.CONFIG, PAPER))
+    assert tuple(plan.channels) == (1, 32, 32, 64, 64, 64, 32, 32, 32, 32, 16, 16, 11)
+    assert (tuple(plan.dilated), plan.halve, plan.cycle) == ((5, 6, 7, 8), False, False)
+    assert (plan.epochs, plan.learning_rate, plan.background) == (100, 1e-3, 0.005)
+
+    config = configure(taggers.CONFIG, PAPER)
+    makers = taggers._networks(config, given_discovery(lorentz(2), "given", 0, None), minkowski())
+    for make in makers.values():
+        network = make(stream(0))
+        assert (len(network.blocks), network.head.in_features, network.dropout) == (6, 72, 0.2)
+    assert (config.batch, config.epochs, config.learning_rate, config.weight_decay) == (32, 35, 3e-4, 0.01)
+
+    config = configure(sphere_networks.CONFIG, PAPER)
+    assert (config.batch, config.epochs, config.learning_rate, config.seeds) == (4, 20, 1e-3, 10)
+    sizes = {name: weight_count(sphere_networks._network(name, config, 0)) for name in ("SO(2)", "GL+(2)")}
+    assert sizes == {"SO(2)": 765_945, "GL+(2)": 111_321}
 
 
 def test_charts_of_climate_by_name():

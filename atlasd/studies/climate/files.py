@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["ClimateFolder", "ClimateTime", "open_climate", "MapGrid", "map_grid"]
+__all__ = ["ClimateFolder", "ClimateTime", "open_climate"]
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -17,8 +17,6 @@ from torch import Tensor
 from atlasd.data.limits import reading
 from atlasd.data.probe import check_opens
 from atlasd.errors import DataError, InputError
-from atlasd.runtime.progress import Progress, Silent
-from atlasd.studies.climate.statistics import Statistics, kept_statistics, measured_statistics
 from atlasd.studies.climate.synthetic import CLASSES, VARIABLES
 
 LABELS = "LABELS"
@@ -51,7 +49,7 @@ class ClimateFolder:
     Arguments:
         path: The folder.
         times: Its maps.
-        grid: The grid of all files.
+        shape: Rows and columns of all files.
         variables: Variables that every map has.
         labelled: Whether maps have labels.
         missing: What to do about missing values: `refuse`, or `fill` in the mean of the map.
@@ -59,18 +57,13 @@ class ClimateFolder:
 
     path: Path
     times: tuple[ClimateTime, ...]
-    grid: MapGrid
+    shape: tuple[int, int]
     variables: tuple[str, ...]
     labelled: bool = True
     missing: Missing = "refuse"
 
     def __len__(self) -> int:
         return len(self.times)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.grid.shape
 
     def fields(self, number: int, variables: Sequence[str] | None = None) -> Tensor:
         """Variables of one map, `(C, H, W)`, float32; all of them by default."""
@@ -89,24 +82,6 @@ class ClimateFolder:
         drawn = [self._labels(path, index) for path, index in self.times[number].sources]
         return torch.from_numpy(np.concatenate(drawn))
 
-    def batches(
-        self, size: int, variables: Sequence[str] | None = None
-    ) -> Iterator[tuple[Tensor, list[Tensor] | None]]:
-        """Maps `(B, C, H, W)` in order with the labels of each `(E, H, W)`, `size` at a time."""
-        names = self._names(variables)
-        for start in range(0, len(self), size):
-            numbers = range(start, min(start + size, len(self)))
-            x = torch.empty(len(numbers), len(names), *self.shape)
-            for row, number in enumerate(numbers):
-                x[row] = self.fields(number, names)
-            yield x, [self.labels(n) for n in numbers] if self.labelled else None
-
-    def statistics(self, progress: Progress | None = None) -> Statistics:
-        """Mean and spread of every variable, and shares of the classes: computed once, then kept in the folder."""
-        files = sorted({source[0] for time in self.times for source in time.sources})
-        found = kept_statistics(self.path, files, self.variables)
-        return found or measured_statistics(self, files, progress or Silent())
-
     def _names(self, variables: Sequence[str] | None) -> tuple[str, ...]:
         names = self.variables if variables is None else tuple(variables)
         if absent := [n for n in names if n not in self.variables]:
@@ -120,7 +95,12 @@ class ClimateFolder:
         array = dataset[name]
         if "time" in array.dims:
             array = array.isel(time=index)
-        values = self.grid.arrange(array, path, name).astype(np.float32)
+        values = _arranged(array, path, name, self.shape).astype(np.float32)
+        if values.ndim > 2:
+            raise DataError(
+                f"`{path}` must have {name} on axes time, lat and lon, got {', '.join(map(str, array.dims))}; "
+                "select one."
+            )
         bad = ~np.isfinite(values)
         if bad.any():
             if self.missing == "refuse" or bad.all():
@@ -136,9 +116,7 @@ class ClimateFolder:
             array = dataset[LABELS]
             if "time" in array.dims:
                 array = array.isel(time=index)
-            others = [d for d in array.dims if d not in self.grid.dims(array, path, LABELS)]
-            layers = [array.isel({others[0]: k}) for k in range(array.sizes[others[0]])] if others else [array]
-            drawn = np.stack([self.grid.arrange(layer, path, LABELS) for layer in layers])
+            drawn = _arranged(array, path, LABELS, self.shape).reshape(-1, *self.shape)
         known = np.isin(drawn, range(len(CLASSES)))
         if not known.all():
             wrong = drawn[~known].flat[0]
@@ -178,13 +156,18 @@ def open_climate(
     files = [path] if single else sorted(f for f in path.iterdir() if f.suffix in _SUFFIXES)
     if not files:
         raise DataError(f"`{path}` must hold netCDF files (.nc) or zarr stores, got none; name another folder.")
-    grid: MapGrid | None = None
+    shape: tuple[int, int] | None = None
     found: dict[str, list[tuple[Path, int]]] = {}
     common: list[str] = []
     for file in files:
         check_opens(file, "file_xarray", "zarr" if file.suffix == ".zarr" else "netcdf")
         with reading(file, _KIND), _opened(file) as dataset:
-            grid = _checked_grid(dataset, file, grid, files[0])
+            own = _grid_shape(dataset, file)
+            if shape is not None and own != shape:
+                raise DataError(
+                    f"`{file}` must have the grid {shape} of `{files[0]}`, got {own}; give it a folder of its own."
+                )
+            shape = own
             if labels and LABELS not in dataset.data_vars:
                 raise DataError(
                     f"`{file}` must hold the variable LABELS, got {', '.join(map(str, list(dataset.data_vars)[:4]))}, "
@@ -199,18 +182,9 @@ def open_climate(
             found.setdefault(stem if count == 1 else f"{stem}:{index}", []).append((file, index))
     if not common:
         raise DataError(f"`{path}` must hold some of {', '.join(VARIABLES)}, got none in every file; is it ClimateNet?")
-    assert grid is not None
+    assert shape is not None
     times = tuple(ClimateTime(name, tuple(sources)) for name, sources in found.items())
-    return ClimateFolder(path.parent if single else path, times, grid, tuple(common), labels, missing)
-
-
-def _checked_grid(dataset: Any, file: Path, grid: MapGrid | None, first: Path) -> MapGrid:
-    own = map_grid(dataset, file)
-    if grid is not None and own.shape != grid.shape:
-        raise DataError(
-            f"`{file}` must have the grid {grid.shape} of `{first}`, got {own.shape}; give it a folder of its own."
-        )
-    return own if grid is None else grid
+    return ClimateFolder(path.parent if single else path, times, shape, tuple(common), labels, missing)
 
 
 def _opened(path: Path) -> Any:
@@ -226,70 +200,40 @@ def _opened(path: Path) -> Any:
         ) from error
 
 
-_ROWS, _COLUMNS = ("lat", "latitude"), ("lon", "longitude")
+_AXES = {"latitude": "lat", "longitude": "lon"}
 
 
-@dataclass(frozen=True)
-class MapGrid:
-    """The shape of a grid of latitudes and longitudes: rows and columns."""
-
-    shape: tuple[int, int]
-
-    def dims(self, array: Any, path: Path, name: str) -> tuple[str, str]:
-        """Names of the two axes of an array; raises if it has not both."""
-        row = next((d for d in _ROWS if d in array.dims), None)
-        column = next((d for d in _COLUMNS if d in array.dims), None)
-        if row is None or column is None:
-            raise DataError(
-                f"`{path}` must have {name} on axes lat and lon, got {', '.join(map(str, array.dims))}; rename them."
-            )
-        return row, column
-
-    def arrange(self, array: Any, path: Path, name: str) -> np.ndarray:
-        """Values of one map, read, rows from north to south and columns eastwards, `(H, W)`."""
-        row, column = self.dims(array, path, name)
-        if others := [d for d in array.dims if d not in (row, column)]:
-            raise DataError(f"`{path}` must have {name} on axes time, lat and lon, got {others[0]!r} too; select one.")
-        values = array.transpose(row, column).values
-        if values.shape != self.shape:
-            raise DataError(f"`{path}` must have {name} on the grid {self.shape}, got {values.shape}.")
-        latitudes, longitudes = _coordinate(array, row), _coordinate(array, column)
-        if latitudes is not None and latitudes[0] < latitudes[-1]:
-            values = values[::-1]
-        if longitudes is not None:
-            start = int(np.argmin(longitudes % 360))  # -180..180 begins in the middle of 0..360
-            step = 1 if longitudes[-1] > longitudes[0] else -1
-            order = (start + step * np.arange(len(longitudes))) % len(longitudes)
-            values = values if start == 0 and step == 1 else values[:, order]
-        return np.ascontiguousarray(values)
+def _arranged(array: Any, path: Path, name: str, shape: tuple[int, int]) -> np.ndarray:
+    """Values of a map `(*, H, W)`, read: rows from north to south, columns from longitude 0 eastwards."""
+    array = array.rename({long: short for long, short in _AXES.items() if long in array.dims}).load()
+    if not {"lat", "lon"} <= set(array.dims):
+        raise DataError(
+            f"`{path}` must have {name} on axes lat and lon, got {', '.join(map(str, array.dims))}; rename them."
+        )
+    array = array.transpose(..., "lat", "lon")
+    if array.shape[-2:] != shape:
+        raise DataError(f"`{path}` must have {name} on the grid {shape}, got {array.shape[-2:]}.")
+    if "lat" in array.coords:
+        array = array.sortby("lat", ascending=False)
+    if "lon" in array.coords:
+        array = array.assign_coords(lon=array.lon % 360).sortby("lon")
+    return np.ascontiguousarray(array.values)
 
 
-def map_grid(dataset: Any, path: Path) -> MapGrid:
-    """The grid of a dataset; raises if it is not one of latitudes and longitudes in order."""
-    row = next((d for d in _ROWS if d in dataset.sizes), None)
-    column = next((d for d in _COLUMNS if d in dataset.sizes), None)
-    if row is None or column is None:
+def _grid_shape(dataset: Any, path: Path) -> tuple[int, int]:
+    """Rows and columns of a dataset; raises if they are not latitudes and longitudes."""
+    dataset = dataset.rename({long: short for long, short in _AXES.items() if long in dataset.sizes})
+    if not {"lat", "lon"} <= set(dataset.sizes):
         raise DataError(f"`{path}` must have axes lat and lon, got {', '.join(map(str, dataset.sizes)) or 'none'}.")
-    latitudes, longitudes = _coordinate(dataset, row), _coordinate(dataset, column)
-    for name, values in ((row, latitudes), (column, longitudes)):
-        if values is None:
+    for name, least, most, words in (
+        ("lat", -90, 90, "latitudes from -90 to 90"),
+        ("lon", -180, 360, "longitudes in -180..180 or 0..360"),
+    ):
+        if name not in dataset.coords:
             continue
-        steps = np.diff(values)
-        # Eastwards over the seam is in order too.
-        falls = int((steps <= 0).sum()), int((steps >= 0).sum())
-        if min(falls) > (1 if name == column else 0):
-            raise DataError(f"`{path}` must have its {name} in order, got some that go back and forth; sort the file.")
-    if latitudes is not None and (latitudes.min() < -90.01 or latitudes.max() > 90.01):
-        raise DataError(f"`{path}` must have latitudes from -90 to 90, got {latitudes.min():g} to {latitudes.max():g}.")
-    if longitudes is not None and (longitudes.min() < -180.01 or longitudes.max() > 360.01):
-        low, high = longitudes.min(), longitudes.max()
-        raise DataError(f"`{path}` must have longitudes in -180..180 or 0..360, got {low:g} to {high:g}.")
-    return MapGrid((int(dataset.sizes[row]), int(dataset.sizes[column])))
-
-
-def _coordinate(array: Any, name: str) -> np.ndarray | None:
-    """Values of a coordinate, where there are any."""
-    if name not in array.coords:
-        return None
-    values = np.asarray(array.coords[name].values)
-    return values.astype(np.float64) if values.ndim == 1 and values.size > 1 and values.dtype.kind in "fiu" else None
+        values = np.asarray(dataset.coords[name].values, dtype=np.float64)
+        if not np.isfinite(values).all() or len(np.unique(values)) < len(values):
+            raise DataError(f"`{path}` must have {words}, each once, got some that are repeated or missing; mend it.")
+        if values.min() < least - 0.01 or values.max() > most + 0.01:
+            raise DataError(f"`{path}` must have {words}, got {values.min():g} to {values.max():g}.")
+    return int(dataset.sizes["lat"]), int(dataset.sizes["lon"])

@@ -17,7 +17,6 @@ from atlasd.algebra.known import gl, so
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.data.samples import Samples, split_indices
 from atlasd.data.stored import Stored
-from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.locality import MINIMUM_SKILL
@@ -36,15 +35,15 @@ from atlasd.studies.climate.files import open_climate
 from atlasd.studies.climate.samples import DISCOVERY, PUBLISHED, climate_samples
 from atlasd.studies.climate.second_order import SecondOrderPredictor
 from atlasd.studies.climate.synthetic import CLASSES, synthetic_climate
-from atlasd.studies.config import PaperConfig, asking, option, tolerance_option
+from atlasd.studies.config import asking, option
 from atlasd.studies.heat.run import span_angle
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
-from atlasd.studies.searches import gradient_search
+from atlasd.studies.searches import PixelClassConfig, gradient_search, mirror_search
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClimateConfig(PaperConfig):
+class ClimateConfig(PixelClassConfig):
     """Settings of the climate experiment."""
 
     PAPER: ClassVar[Mapping[str, Any]] = {
@@ -70,24 +69,15 @@ class ClimateConfig(PaperConfig):
     missing: Literal["refuse", "fill"] = option("refuse", "what to do about missing values")
     predictor: Literal["second-order", "cgnet"] = option("second-order", "what is fitted to each chart")
     winds: Literal["scalar", "vector"] = option("scalar", "winds transform as scalars, as in the paper, or as vectors")
-    search: Literal["spectral", "gradient"] = option("spectral", "by values at finite size, or the paper's")
     generators: int | Literal["auto"] = option("auto", "how many generators, or auto to find out", least=1, most=4)
     charts: Literal["code", "text"] = option(
         "code", "the paper's four charts: one above the other, as in its code, or along the equator, as in its text"
-    )
-    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
-    tandem: bool = option(False, "train predictors with the generators in the gradient search")
-    pooled: Literal["sum", "mean"] = option(
-        "sum", "charts in a published search: summed, as in the text, or averaged: growth counts once for each"
     )
     search_samples: int = option(16, "maps that the spectral search looks at", least=8)
     growth: float = option(5.0, "growth factor of the gradient search", least=0)
     weight: float = option(0.05, "weight of the similarity term", least=0)
     epochs: int = option(30, "passes of the gradient search and of CGNet over the data", least=1)
     learning_rate: float = option(1e-3, "learning rate of the gradient search", least=1e-12)
-    cosets: bool = option(False, "look for mirrors too")
-    normalize: bool = option(True, "keep determinants at 1 or -1 in a published search for them")
-    tolerance: float = tolerance_option()
 
 
 CONFIG = ClimateConfig
@@ -111,7 +101,7 @@ def _run(config: ClimateConfig, seed: int, progress: Progress, scratch: Path) ->
         action=action,
         predictor=recipe,
         search=_search(config),
-        cosets=_cosets(config),
+        cosets=mirror_search(config, config.epochs),
         **asking(config, seed, progress),
     )
     # The figures and the classes look at one predictor of their own, on maps that it was not fitted to.
@@ -210,12 +200,6 @@ def _search(config: ClimateConfig) -> SpectralSearch | GradientSearch:
         )
     names = ("generators", "growth", "weight", "epochs", "learning_rate", "tandem")
     return gradient_search(config, names, {"charts": config.pooled}, loss="cross_entropy")
-
-
-def _cosets(config: ClimateConfig) -> CosetSearch | bool:
-    if not (config.cosets and config.published):
-        return config.cosets
-    return CosetSearch.published(loss="cross_entropy", epochs=config.epochs, normalize=config.normalize)
 
 
 def _judged_by_class(found: Discovery, rows: list[dict[str, Any]]) -> Discovery:

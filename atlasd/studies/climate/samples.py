@@ -34,10 +34,10 @@ def climate_samples(
     """
     variables = DISCOVERY
     if units is None:
-        known = folder.statistics(progress)
-        units = {v: (known.mean[v], known.spread[v]) for v in variables}
-    mean = torch.tensor([units[v][0] for v in variables])[:, None, None]
-    spread = torch.tensor([units[v][1] for v in variables]).clamp_min(1e-12)[:, None, None]
+        mean, spread = _measured(folder, progress)
+    else:
+        mean, spread = torch.tensor([units[v] for v in variables]).mT
+    mean, spread = mean[:, None, None], spread.clamp_min(1e-12)[:, None, None]
     paths = directory / "maps.bin", directory / "labels.bin"
     count = 0
     # Plain writes, not a map of the file: what was written needs no memory.
@@ -53,3 +53,13 @@ def climate_samples(
         Stored("memory", str(paths[0].resolve()), "", shapes[0], "<f4"),
         Stored("memory", str(paths[1].resolve()), "", shapes[1], "|u1"),
     )
+
+
+def _measured(folder: ClimateFolder, progress: Progress) -> tuple[Tensor, Tensor]:
+    """Mean and spread of every variable over all maps, in one pass."""
+    parts = []
+    for number in progress.track(range(len(folder)), "measure maps"):
+        x = folder.fields(number, DISCOVERY).double()
+        parts.append(torch.stack([x.mean((1, 2)), x.var((1, 2), correction=0)]))
+    means, variances = torch.stack(parts, dim=1)
+    return means.mean(0).float(), (variances.mean(0) + means.var(0, correction=0)).sqrt().float()

@@ -6,10 +6,10 @@ __all__ = [
     "VertexMaps",
     "agreement",
     "given_maps",
-    "score_maps",
-    "synthetic_maps",
     "jaccard_loss",
+    "score_maps",
     "segmentation_scores",
+    "synthetic_maps",
 ]
 
 from collections.abc import Iterable, Sequence

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from atlasd.errors import DataError
 from atlasd.runtime.files import write_atomically
@@ -90,19 +89,13 @@ def write_map(
     except ImportError as error:
         raise DataError(f"`{path}` needs the package {error.name!r}; pip install 'atlasd[climate]'.") from error
     height, width = maps.x.shape[-2:]
-    lat, lon = np.linspace(90, -90, height), np.arange(width) * 360 / width
-    up, shift = latitudes == "ascending", width // 2 if longitudes == "-180..180" else 0
-
-    def laid(values: torch.Tensor) -> np.ndarray:
-        flat = np.roll(values.numpy(), shift, axis=-1)
-        return flat[::-1] if up else flat
-
-    lon = np.roll(np.where(lon >= 360 - 360 * shift / width, lon - 360, lon), shift) if shift else lon
     variables: dict[str, Any] = {
-        name: (("time", "lat", "lon"), laid(maps.x[number, c])[None]) for c, name in enumerate(maps.variables)
+        name: (("time", "lat", "lon"), maps.x[number, c][None].numpy()) for c, name in enumerate(maps.variables)
     }
     if expert is not None:
-        variables["LABELS"] = (("lat", "lon"), laid(maps.labels[number, expert]).astype(np.int64))
-    coordinates = {"lat": lat[::-1] if up else lat, "lon": lon, "time": np.zeros(1)}
-    dataset = xarray.Dataset(variables, coords=coordinates)
+        variables["LABELS"] = (("lat", "lon"), maps.labels[number, expert].numpy().astype(np.int64))
+    coordinates = {"lat": np.linspace(90, -90, height), "lon": np.arange(width) * 360 / width, "time": np.zeros(1)}
+    dataset = xarray.Dataset(variables, coords=coordinates).sortby("lat", ascending=latitudes == "ascending")
+    if longitudes == "-180..180":
+        dataset = dataset.assign_coords(lon=(dataset.lon + 180) % 360 - 180).sortby("lon")
     return write_atomically(path, lambda file: dataset.to_netcdf(file, engine="h5netcdf"))

@@ -6,14 +6,14 @@ __all__ = [
     "BACKGROUND",
     "CENTRES",
     "CLASSES",
+    "FILES",
     "HEIGHT",
     "RADIUS",
     "WIDTH",
     "SphereDigits",
-    "sphere_mnist",
-    "FILES",
     "load_mnist",
     "read_idx",
+    "sphere_mnist",
 ]
 
 import gzip

@@ -19,7 +19,7 @@ from atlasd.algebra.group import Group
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.nn.checks import field_error
-from atlasd.nn.compact import invariant_form
+from atlasd.nn.groups import invariant_form
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.studies.config import PaperConfig, option

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.result import Discovery
@@ -26,7 +25,7 @@ from atlasd.prediction.train import Schedule
 from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.studies.config import PaperConfig, asking, option, tolerance_option
+from atlasd.studies.config import asking, option
 from atlasd.studies.digits.data import BACKGROUND, CENTRES, CLASSES, HEIGHT, RADIUS, WIDTH, SphereDigits, sphere_mnist
 from atlasd.studies.digits.segment import SegmentPredictor
 from atlasd.studies.heat.run import span_angle
@@ -34,11 +33,11 @@ from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.sphere import find_on_sphere
-from atlasd.studies.searches import gradient_search
+from atlasd.studies.searches import PixelClassConfig, gradient_search, mirror_search
 
 
 @dataclass(frozen=True, kw_only=True)
-class SphereMnistConfig(PaperConfig):
+class SphereMnistConfig(PixelClassConfig):
     """Settings of the experiment with digits on a sphere."""
 
     PAPER: ClassVar[Mapping[str, Any]] = {
@@ -60,13 +59,7 @@ class SphereMnistConfig(PaperConfig):
     projection: Literal["equirectangular", "orthographic", "gnomonic", "equidistant"] = option(
         "equirectangular", "projection of the charts; the digits are flat in the first"
     )
-    search: Literal["spectral", "gradient"] = option("spectral", "by values at finite size, or the paper's")
     generators: int | Literal["auto"] = option(1, "how many generators, or auto to find out", least=1)
-    published: bool = option(False, "searches exactly as the paper describes them; the verdict is given beside")
-    tandem: bool = option(False, "train predictors with the generators in the gradient search")
-    pooled: Literal["sum", "mean"] = option(
-        "sum", "charts in a published search: summed, as in the text, or averaged: growth counts once for each"
-    )
     wide: bool = option(False, "predictors with the paper's 32-64-64-64 channels, or half as many")
     skips: bool = option(True, "let the decoder see the levels of the encoder")
     fit_epochs: int = option(6, "passes of the predictors over the data", least=1)
@@ -77,12 +70,9 @@ class SphereMnistConfig(PaperConfig):
     epochs: int | None = option(None, "passes of the gradient search over the data", least=1)
     learning_rate: float = option(3e-2, "learning rate of the gradient search", least=1e-12)
     spread: float = option(0.5, "spread of the coefficients eta in the gradient search; 1 in the paper", least=1e-6)
-    cosets: bool = option(False, "look for mirrors too")
-    normalize: bool = option(True, "keep determinants at 1 or -1 in a published search for them")
     liegan_steps: int = option(
         40, "steps of LieGAN, whose rotation of the sphere is drawn; 0 for a random one", least=0
     )
-    tolerance: float = tolerance_option()
 
 
 CONFIG = SphereMnistConfig
@@ -102,7 +92,7 @@ def run(config: SphereMnistConfig, seed: int, progress: Progress) -> tuple[Disco
         atlas=atlas,
         predictor=_predictor(config),
         search=_search(config),
-        cosets=_cosets(config),
+        cosets=mirror_search(config, config.epochs or 20),
         **asking(config, seed, progress),
     )
     fields = {
@@ -178,18 +168,13 @@ def _search(config: SphereMnistConfig) -> SpectralSearch | GradientSearch:
     return gradient_search(config, names, {"charts": config.pooled}, loss="cross_entropy", steps=config.batches)
 
 
-def _cosets(config: SphereMnistConfig) -> CosetSearch | bool:
-    if not (config.cosets and config.published):
-        return config.cosets
-    return CosetSearch.published(loss="cross_entropy", epochs=config.epochs or 20, normalize=config.normalize)
-
-
 def _global_rotation(data: SphereDigits, config: SphereMnistConfig, seed: int, progress: Progress) -> Tensor | None:
     """A rotation of the whole sphere by 60 degrees along the generator in so(3) that LieGAN comes to, `(3, 3)`."""
     if not config.liegan_steps:
         return None
     settings = LieGAN(batch=16, steps=config.liegan_steps)
-    search = replace(settings.published(), epochs=20) if config.published else settings
+    passes = 20 * len(data.x) // settings.batch
+    search = replace(settings.published(), steps=passes) if config.published else settings
     found = find_on_sphere(data.x, data.y, classes=CLASSES, search=search, seed=seed, progress=progress)
     if not len(found.basis):
         return None

@@ -20,7 +20,7 @@ from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery, load
 from atlasd.errors import DataError
 from atlasd.nn.checks import field_error
-from atlasd.nn.equivariance import elements_inside, elements_outside, scalings
+from atlasd.nn.groups import elements_inside, elements_outside, scalings
 from atlasd.nn.metric_gnn import (
     EGNN,
     AtlasGNN,
@@ -34,7 +34,7 @@ from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import current_stages, located
-from atlasd.studies.config import PaperConfig, option, tolerance_option
+from atlasd.studies.config import PaperConfig, asking, option, tolerance_option
 from atlasd.studies.jets.data import find_jets, jet_count, read_jets
 from atlasd.studies.jets.run import jet_moments
 from atlasd.studies.jets.train import accuracy, auroc, background_rejection, log_odds, train_tagger
@@ -158,7 +158,7 @@ def _discover(config: TopTaggingDownstreamConfig, searched: _Part, seed: int, pr
     """The symmetry of the label, from jets that no network is tested on."""
     x, y = searched.read(config)
     recipe = jet_moments(epochs=8)
-    found = discover(x[:, :_LEADING], y, predictor=recipe, tolerance=config.tolerance, seed=seed, progress=progress)
+    found = discover(x[:, :_LEADING], y, predictor=recipe, **asking(config, seed, progress))
     if not found.algebra.dimension:
         raise DataError(
             f"no metric: nothing was found in {len(x)} jets ({found.verdict.reason}); raise discovery_jets or give "

@@ -93,8 +93,11 @@ def plan_charts(
             else f"fields must be at least 7 pixels wide to hold a chart, got shape {shape}; use --charts whole."
         )
     if asked == "auto":
-        fits = [k for k in range(2, MOST[len(shape)]) if NOT_LINEAR * (_field_seconds(data, k) + 5) <= (budget or 0.0)]
-        most = MOST[len(shape)] if budget is None else max(fits, default=2)
+        most = MOST[len(shape)]
+        if budget is not None:
+            least = 2 ** len(shape)  # a tiling has charts at both ends of every axis
+            fits = [k for k in range(least, most) if NOT_LINEAR * (_field_seconds(data, k) + 5) <= budget]
+            most = max(fits, default=least)
         return Placement("auto", None, in_radius, out_radius, _field_seconds(data, most) + 5, most)
     if asked == "whole":
         return Placement("whole", Atlas.whole(), None, None, _field_seconds(data, 1))
@@ -172,7 +175,7 @@ def _centres(text: str, dimensions: int) -> list[tuple[float, ...]]:
     return centres
 
 
-def slowness(seconds: float = 0.05) -> float:
+def slowness(seconds: float = 0.2) -> float:
     """How many times longer than its own time work takes at present: 1 on a free machine, more on a shared one.
 
     Measured on a moment of work of the kind that is to be done.
@@ -187,10 +190,12 @@ def slowness(seconds: float = 0.05) -> float:
 
 
 def _field_seconds(data: OwnData, charts: int) -> float:
-    """Measured on two cores, for a linear map: fitting grows with charts and samples, the search with charts."""
+    """Measured on two cores, for a linear map: fitting grows with charts and samples, every search with charts."""
     dimensions, channels = data.x.ndim - 2, data.x.shape[1]
     fit = 0.0005 * charts * len(data.x) * channels**2
-    return (fit + 0.5 * charts + 4) * (7 if dimensions == 3 else 1) * (5 if data.classes else 1)
+    # Channels without names may be components of vectors in three conventions, or scalars.
+    questions = 4 if dimensions == 2 and channels % 2 == 0 and not data.inputs else 1
+    return (fit + questions * (0.5 * charts + 4)) * (7 if dimensions == 3 else 1) * (5 if data.classes else 1)
 
 
 def _vector_seconds(data: OwnData) -> float:

@@ -24,8 +24,7 @@ from atlasd.discovery.representations import discover_representation
 from atlasd.discovery.result import Discovery
 from atlasd.discovery.targets import Targets
 from atlasd.errors import InputError
-from atlasd.geometry.actions import Action, GridAction
-from atlasd.geometry.affine import AffineAction
+from atlasd.geometry.actions import Action, AffineAction, GridAction
 from atlasd.runtime.executor import all_cores
 from atlasd.runtime.progress import Progress, tell
 from atlasd.runtime.stages import located

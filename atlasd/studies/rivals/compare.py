@@ -20,7 +20,7 @@ import json
 import pkgutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -30,7 +30,7 @@ from torch import Tensor
 from atlasd.algebra.structure import orthonormal_rows
 from atlasd.discovery.result import Discovery, load
 from atlasd.errors import InputError
-from atlasd.runtime.device import on_device
+from atlasd.runtime.context import on_device
 from atlasd.runtime.files import write_atomically
 from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 from atlasd.runtime.pool import process_pool
@@ -42,10 +42,10 @@ from atlasd.studies.rivals.measures import Measure
 
 OURS = "atlasd"
 CONTESTS: Mapping[str, str] = {
-    "heat": "atlasd.studies.rivals.compare_heat:CONTEST",
-    "dimuons": "atlasd.studies.rivals.compare_particles:DIMUONS",
-    "top-tagging": "atlasd.studies.rivals.compare_particles:TOP_TAGGING",
-    "sphere-mnist": "atlasd.studies.rivals.compare_sphere:CONTEST",
+    "heat": "atlasd.studies.rivals.compare_paper:HEAT",
+    "dimuons": "atlasd.studies.rivals.compare_paper:DIMUONS",
+    "top-tagging": "atlasd.studies.rivals.compare_paper:TOP_TAGGING",
+    "sphere-mnist": "atlasd.studies.rivals.compare_paper:SPHERE_MNIST",
     "affine": "atlasd.studies.rivals.compare_shaw:AFFINE",
     "cubic": "atlasd.studies.rivals.compare_shaw:CUBIC",
     "sector": "atlasd.studies.rivals.compare_sector:CONTEST",
@@ -118,10 +118,9 @@ class Contest:
         data: Makes the data from settings, a seed, and whether they are the negative control.
         methods: By name, all with the same predictors; ours is `atlasd`.
         control: What the negative control is, in words.
-        paper: What the paper reports of each method.
-        growing: Methods whose memory is also measured with a quarter and a half of the samples.
         published: By name, each with the predictors and settings of its own paper.
-        reported: What the authors of a method report of this task, by the method's name.
+        reported: What is published of a method on this task, by the method's name: a column of its own.
+        remark: What else is published, and which methods cannot answer.
     """
 
     name: str
@@ -130,21 +129,19 @@ class Contest:
     data: Callable[[Any, int, bool], Any]
     methods: Mapping[str, Method]
     control: str
-    paper: Mapping[str, Any] = field(default_factory=dict)
-    growing: tuple[str, ...] = ()
     published: Mapping[str, Method] = field(default_factory=dict)
     reported: Mapping[str, str] = field(default_factory=dict)
+    remark: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a contest: all on the same predictors, the memory at several sizes, and each as published."""
+    """The rows of a contest: all on the same predictors, and each as published."""
 
     contest: Contest
     config: Config
     seed: int
     methods: tuple[dict[str, Any], ...]
-    memory: tuple[dict[str, Any], ...] = ()
     published: tuple[dict[str, Any], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,9 +149,7 @@ class Table:
         content: dict[str, Any] = {"experiment": self.contest.name, "methods": [dict(row) for row in self.methods]}
         if self.published:
             content["published"] = [dict(row) for row in self.published]
-        if self.memory:
-            content["memory"] = [dict(row) for row in self.memory]
-        content |= {"control": self.contest.control, "paper": dict(self.contest.paper)}
+        content |= {"control": self.contest.control, "reported": dict(self.contest.reported)}
         return content | {"seed": self.seed, "config": self.config.as_dict()}
 
     def write(self, directory: Path, ours: Path) -> tuple[Discovery, dict[str, Any]] | None:
@@ -172,11 +167,11 @@ class Table:
         if not (ours / "result.json").is_file():
             return None
         discovery, name = load(ours), f"compare {self.contest.name}"
-        metrics = {"rows": list(self.methods), "published": list(self.published), "memory": list(self.memory)}
+        metrics = {"rows": list(self.methods), "published": list(self.published)}
         entries: dict[str, Any] = {
             "config": {**self.config.as_dict(), "discover": dict(discovery.config)},
             "metrics": {**metrics, "control": self.contest.control},
-            "paper": dict(self.contest.paper),
+            "paper": dict(self.contest.reported),
             "command": f"atlasd {name} --seed {self.seed}",
         }
         discovery.save(directory, name, **entries)
@@ -251,52 +246,7 @@ def run_contest(
         confirmed = empty["confirmed"]
         reported = {"reported": contest.reported.get(name)} if contest.reported else {}
         rows.append({"name": name, **done, "false_claims": claims, "false_confirmed": confirmed, **reported})
-    first = rows[: len(names)]
-    memory = [row for name in names if name in contest.growing for row in _growth(contest, name, config, seed, first)]
-    ours = next((r for r in first if r["name"] == OURS), None)
-    ranked = [_with_ratios(contest, row, ours) for row in rows]
-    same, others = tuple(ranked[: len(names)]), tuple(ranked[len(names) :])
-    return Table(contest, config, seed, same, tuple(_against(memory)), others)
-
-
-def _growth(contest: Contest, name: str, config: Config, seed: int, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Memory with a quarter, a half and all of the samples, where a contest may have so few."""
-    full = config.as_dict()["samples"]
-    measured = []
-    for samples in (full // 4, full // 2, full):
-        row = next(r for r in rows if r["name"] == name)
-        if samples != full:
-            try:
-                smaller = replace(config, samples=samples)  # type: ignore[call-arg]
-            except InputError:
-                continue
-            row = _kept(Task(contest.name, name, smaller, seed))
-        measured.append({"name": name, "samples": samples, **{k: row[k] for k in ("peak_mb", "working_mb")}})
-    return measured
-
-
-def _against(memory: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same rows with how many times more than ours each one needs beyond the data."""
-    ours = {row["samples"]: row["working_mb"] for row in memory if row["name"] == OURS}
-    return [
-        row if row["name"] == OURS or row["samples"] not in ours
-        else {**row, "times_ours": round(row["working_mb"] / max(ours[row["samples"]], 0.1), 2)}
-        for row in memory
-    ]  # fmt: skip
-
-
-def _with_ratios(contest: Contest, row: dict[str, Any], ours: dict[str, Any] | None) -> dict[str, Any]:
-    """A rival's row with how many times larger its error, time and memory are than ours."""
-    if ours is None or row is ours:
-        return row
-
-    error, own = (max(contest.measure.error(r[contest.measure.name]), 1e-9) for r in (row, ours))
-    return {
-        **row,
-        "error_times_ours": round(error / own, 2),
-        "seconds_times_ours": round(row["seconds"] / max(ours["seconds"], 1e-3), 2),
-        "working_times_ours": round(row["working_mb"] / max(ours["working_mb"], 0.1), 2),
-    }
+    return Table(contest, config, seed, tuple(rows[: len(names)]), tuple(rows[len(names) :]))
 
 
 def _kept(task: Task) -> dict[str, Any]:

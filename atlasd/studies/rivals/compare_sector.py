@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["CONTEST", "CompareSectorConfig", "sector_task", "sector_value"]
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,11 +14,12 @@ from atlasd.discovery.discover import discover
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.runtime.progress import Silent
 from atlasd.studies.config import option
+from atlasd.studies.rivals.asking import Plan, Side, rival_methods
 from atlasd.studies.rivals.compare import OURS, Answer, Contest
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.measures import field_angle
 from atlasd.studies.rivals.null_space import Rule
-from atlasd.studies.rivals.tasks import Pair, TaskConfig, by_rule, elementary, linear_methods, normal, rippled
+from atlasd.studies.rivals.tasks import LINEAR, TaskConfig, by_rule, elementary, linear_plan, normal, rippled
 from atlasd.studies.rivals.vector_fields import VectorFields
 
 _ORDER = 7
@@ -41,39 +41,25 @@ class CompareSectorConfig(TaskConfig):
     liegan_steps: int = option(3000, "steps of LieGAN", least=1)
 
 
-@dataclass(frozen=True, eq=False)
-class Sector:
-    """Points `(N, 3)`, values `(N,)`, and the function that gave them."""
-
-    x: Tensor
-    y: Tensor
-    function: Callable[[Tensor], Tensor]
-
-    @property
-    def pair(self) -> Pair:
-        """Points and values."""
-        return self.x, self.y
-
-
 def sector_value(x: Tensor) -> Tensor:
     """x3 / (1 + s), with s the angle in the plane from the beginning of one of seven sectors."""
     return x[..., 2] / (1 + torch.remainder(torch.atan2(x[..., 1], x[..., 0]), 2 * math.pi / _ORDER))
 
 
-def sector_task(samples: int, seed: int) -> Pair:
+def sector_task(samples: int, seed: int) -> tuple[Tensor, Tensor]:
     """Normal points in three dimensions and their values."""
     x = normal(samples, 3, seed=seed, name="sector")
     return x, sector_value(x)
 
 
-def data(config: CompareSectorConfig, seed: int, control: bool) -> Sector:
+def data(config: CompareSectorConfig, seed: int, control: bool) -> Side:
     """Points and values; for the control, with a wave added."""
     x, y = sector_task(config.samples, seed)
     if not control:
-        return Sector(x, y, sector_value)
+        return Side(x, y, sector_value)
     spread = y.std()
     function = lambda p: sector_value(p) + rippled(p, torch.zeros_like(p[:, 0]), spread=spread)  # noqa: E731
-    return Sector(x, function(x), function)
+    return Side(x, function(x), function)
 
 
 def seventh_turns() -> Tensor:
@@ -108,29 +94,29 @@ def _with_elements(answer: Answer, elements: Tensor | None = None) -> Answer:
     return replace(answer, components=max(len(elements), 1), figures=figures, judged=None)
 
 
-def ours(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
+def ours(side: Side, config: CompareSectorConfig, seed: int) -> Answer:
     """From the data, with a network: it follows the sharp borders of sectors, which bumps blur."""
     network = MLPPredictor()
     network = replace(network, schedule=replace(network.schedule, steps=config.network_steps))
-    found = discover(*side.pair, predictor=network, tolerance=config.tolerance, seed=seed, progress=Silent())
+    found = discover(side.x, side.y, predictor=network, tolerance=config.tolerance, seed=seed, progress=Silent())
     return _with_elements(Answer.of(found), found.cosets)
 
 
-def ours_exact(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
+def ours_exact(side: Side, config: CompareSectorConfig, seed: int) -> Answer:
     """The same of the function itself, which has no error to be mistaken for a symmetry."""
     found = discover(side.x, function=side.function, tolerance=config.tolerance, seed=seed, progress=Silent())
     return _with_elements(Answer.of(found), found.cosets)
 
 
-def fields(rule: Rule, side: Sector, config: CompareSectorConfig) -> Answer:
+def fields(rule: Rule, side: Side, config: CompareSectorConfig) -> Answer:
     """Linear fields along which a polynomial fitted to the data does not change."""
-    return _with_elements(Answer(VectorFields(library=1, least=1, rule=rule).find(*side.pair)))
+    return _with_elements(Answer(VectorFields(library=1, least=1, rule=rule).find(side.x, side.y)))
 
 
-def liegan(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
+def liegan(side: Side, config: CompareSectorConfig, seed: int) -> Answer:
     """Whole multiples of one generator, as in its paper: it claims a discrete group and no continuous one."""
     search = LieGAN(coefficients="integers", spread=3, steps=config.liegan_steps)
-    found = search.find_in_data(*side.pair, seed=seed).basis.double()
+    found = search.find_in_data(side.x, side.y, seed=seed).basis.double()
     if not len(found):
         return _with_elements(Answer(found, note="its generator collapsed"))
     powers = torch.matrix_exp(torch.arange(_ORDER, dtype=torch.float64)[:, None, None] * found)  # the first is 1
@@ -138,11 +124,11 @@ def liegan(side: Sector, config: CompareSectorConfig, seed: int) -> Answer:
     return _with_elements(Answer(found[:0], note=f"rotates the plane by {turn:.1f} degrees; 51.4 is a seventh"), powers)
 
 
-def _given(n: int) -> tuple[Tensor, list[str]]:
-    """The elementary generators, among them the scaling of the plane in place of that of space."""
-    given, names = elementary(n)
+def _plans(side: Side, config: CompareSectorConfig) -> list[Plan]:
+    """The elementary generators are given, among them the scaling of the plane in place of that of space."""
+    given, names = elementary(3)
     given[names.index("scaling"), 2, 2] = 0.0
-    return given, names
+    return [linear_plan(side, config, given=(given, names))]
 
 
 CONTEST = Contest(
@@ -157,7 +143,7 @@ CONTEST = Contest(
         OURS: ours,
         "atlasd, function": ours_exact,
         **by_rule(fields),
-        **linear_methods(lambda side: [side.pair], lambda side, c, s, found: _with_elements(found[0]), given=_given),
+        **rival_methods(_plans, LINEAR, lambda side, config, seed, found: _with_elements(found[0])),
         "LieGAN": liegan,
     },
     control="the same with a wave along a generic direction added",

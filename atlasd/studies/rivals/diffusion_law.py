@@ -23,6 +23,8 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.func import jacfwd, vmap
+from torch.nn import functional
 
 from atlasd.geometry.monomials import Monomials
 from atlasd.studies.rivals.null_space import Spectrum, solve_spectrum
@@ -183,34 +185,17 @@ class Library:
 
     def fields(self, points: Tensor) -> Tensor:
         """Values `(P, 1 + n, C)` at standard times and states `(P, 1 + n)`."""
-        return self._columns(points, self._powers(points[:, 0]))
-
-    def in_time(self, points: Tensor) -> Tensor:
-        """Derivatives by time, `(P, 1 + n, C)`."""
-        t = points[:, 0]
-        slopes = torch.stack([k * t ** max(k - 1, 0) for k in range(self.degree + 1)], dim=-1)
-        return self._columns(points, slopes)
-
-    def in_state(self, points: Tensor) -> Tensor:
-        """Derivatives of the components of xi by those of the state, `(P, n, n, C)`."""
-        n, powers = self.size, self._powers(points[:, 0])
-        axes = torch.cat([torch.zeros_like(points[:1]), torch.eye(n, 1 + n, dtype=points.dtype).roll(1, 1)])
-        at = [self._columns(axis.expand_as(points), powers)[:, 1:] for axis in axes]
-        return torch.stack([slope - at[0] for slope in at[1:]], dim=2)
-
-    def _powers(self, t: Tensor) -> Tensor:
-        return torch.stack([t**k for k in range(self.degree + 1)], dim=-1)
-
-    def _columns(self, points: Tensor, powers: Tensor) -> Tensor:
-        n, size = self.size, powers.shape[1]
+        powers = points[:, :1] ** torch.arange(self.degree + 1)
         linear = torch.cat([torch.ones_like(points[:, :1]), points[:, 1:]], dim=1)
-        inner = torch.einsum("pa,pb->pab", linear, powers).flatten(1)  # (P, (1 + n) size)
-        out = points.new_zeros(len(points), 1 + n, size + n * inner.shape[1])
-        out[:, 0, :size] = powers
-        for i in range(n):
-            start = size + i * inner.shape[1]
-            out[:, 1 + i, start : start + inner.shape[1]] = inner
-        return out
+        inner = torch.einsum("pa,pb->pab", linear, powers).flatten(1)  # (P, (1 + n) T)
+        along = torch.einsum("ij,pc->pijc", torch.eye(self.size, dtype=points.dtype), inner).flatten(2)
+        tau = functional.pad(powers[:, None], (0, along.shape[2]))
+        return torch.cat([tau, functional.pad(along, (powers.shape[1], 0))], dim=1)
+
+    def slopes(self, points: Tensor) -> Tensor:
+        """Derivatives of the values by time and state, `(P, 1 + n, 1 + n, C)`."""
+        by_point = vmap(jacfwd(lambda point: self.fields(point[None])[0]))(points)  # (P, 1 + n, C, 1 + n)
+        return by_point.movedim(3, 2)
 
 
 class Determining:
@@ -245,11 +230,11 @@ class Determining:
             mix: Combinations of the library, `(C, L)`; all of it by default.
         """
         n, (i, j) = self.library.size, self._pairs
-        field, in_time, in_state = (
+        field, slopes = (
             part if mix is None else part @ mix.mT
-            for part in (f(self.points) for f in (self.library.fields, self.library.in_time, self.library.in_state))
+            for part in (self.library.fields(self.points), self.library.slopes(self.points))
         )
-        tau, xi, dtau, dxi = field[:, :1], field[:, 1:], in_time[:, :1], in_time[:, 1:]
+        tau, xi, dtau, dxi, in_state = field[:, :1], field[:, 1:], slopes[:, :1, 0], slopes[:, 1:, 0], slopes[:, 1:, 1:]
         value = torch.einsum("pf,afo->apo", self._values, coefficients)
         slope = torch.einsum("pfd,afo->apod", self._slopes, coefficients)
         f, d = value[..., :n], value[..., self._place]  # (A, P, n), (A, P, n, n)

@@ -1,22 +1,34 @@
-"""LieGG: generators from the null space of the polarization matrix, as a search beside ours."""
+r"""LieGG: generators from the null space of the polarization matrix, as a search beside ours.
+
+The matrix has one linear equation in the generator for every output of every sample. A generator h is a symmetry when
+the matrix times h is zero; its singular values say how far from zero each direction stays.
+"""
 
 from __future__ import annotations
 
-__all__ = ["LieGG"]
+__all__ = ["LieGG", "field_rows", "slopes", "spectrum_of", "vector_rows"]
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.func import jvp, vjp, vmap
 
-from atlasd.discovery.problem import Problem
-from atlasd.discovery.search import Found
+from atlasd.discovery.problem import Problem, Proposal
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction, VectorAction
+from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.progress import Progress
 from atlasd.studies.rivals.null_space import Spectrum
-from atlasd.studies.rivals.polarization import dense_spectrum, field_rows, streamed_spectrum, vector_rows
+
+# Central differences of orders 2 to 8: weights of the pixels at distance 1, 2, ... on either side.
+_CENTRAL = {
+    2: (1 / 2,),
+    4: (2 / 3, -1 / 12),
+    6: (3 / 4, -3 / 20, 1 / 60),
+    8: (4 / 5, -1 / 5, 4 / 105, -1 / 280),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +41,6 @@ class LieGG:
     Arguments:
         threshold: Singular values up to this share of the largest count as zero: what LieGG itself claims.
         generators: Takes this many of the smallest instead.
-        dense: Keeps the whole matrix in memory, as in the paper, in place of a factor that is updated as rows come.
         samples: The most samples looked at; `None` for all that a search may see.
         order: Order of differences across pixels, on fields.
         batch: Samples evaluated together.
@@ -48,7 +59,6 @@ class LieGG:
 
     threshold: float = 0.05
     generators: int | None = None
-    dense: bool = False
     samples: int | None = None
     order: int = 8
     batch: int | None = None
@@ -59,24 +69,24 @@ class LieGG:
         if self.generators is not None and self.generators < 0:
             raise InputError(f"`generators` must not be negative, got {self.generators}.")
 
-    def find(self, problem: Problem, *, seed: int, progress: Progress) -> Found:
+    def find(self, problem: Problem, *, seed: int, progress: Progress) -> Proposal:
         """The directions with the smallest singular values; the seed changes nothing."""
         spectrum = self.spectrum(problem, progress)
         values = spectrum.values
         few = int((values <= self.threshold * values.max()).sum()) if self.generators is None else self.generators
         notes = () if few else ("no singular value is near zero",)
-        return Found(spectrum.directions[:few], tuple(values.tolist()), notes=notes, fixed=True)
+        return Proposal(spectrum.directions[:few], tuple(values.tolist()), notes=notes, fixed=True)
 
     def spectrum(self, problem: Problem, progress: Progress) -> Spectrum:
         """All singular values, as root mean squares over the rows in units of the spread of the outputs."""
-        spread = _Spread()
-        rows = self._rows(problem, spread, progress)
-        solve = dense_spectrum if self.dense else streamed_spectrum
-        raw = solve(rows, problem.size)
-        return Spectrum(raw.values / max(spread.value(), 1e-300), raw.directions, raw.rows)
+        sums: list[Tensor] = []
+        raw = spectrum_of(self._rows(problem, sums, progress), problem.size)
+        count, mean, square = torch.stack(sums).sum(0)  # each (O,)
+        spread = float((square / count - (mean / count).square()).clamp_min(0.0).mean().sqrt())
+        return Spectrum(raw.values / max(spread, 1e-300), raw.directions, raw.rows)
 
-    def _rows(self, problem: Problem, spread: _Spread, progress: Progress) -> Iterator[Tensor]:
-        """The rows of one batch after the other."""
+    def _rows(self, problem: Problem, sums: list[Tensor], progress: Progress) -> Iterator[Tensor]:
+        """The rows of one batch after the other; number, sum and squares of the outputs of each are noted."""
         _check_action(problem)
         index = problem.search if self.samples is None else problem.search[: self.samples]
         parts = index.split(self.batch or (16 if problem.is_field else 512))
@@ -85,35 +95,19 @@ class LieGG:
             if not problem.is_field:
                 one = x[:, 0]
                 with torch.no_grad():
-                    spread.add(problem.outputs(x)[:, 0].flatten(1))
+                    sums.append(_sums(problem.outputs(x)[:, 0].flatten(1)))
                 yield vector_rows(lambda z: problem.outputs(z.unsqueeze(1))[:, 0], one)
                 continue
             window = problem.window(_output_shape(problem, x)) > 0.5
             rows, y = field_rows(problem.outputs, x, dimensions=problem.size, inside=window, order=self.order)
-            spread.add(y[..., window].reshape(-1, 1))
+            sums.append(_sums(y[..., window].reshape(-1, 1)))
             yield rows
 
 
-class _Spread:
-    """Standard deviation of outputs that come in batches."""
-
-    def __init__(self) -> None:
-        self._sums: Tensor | None = None
-        self._count = 0
-
-    def add(self, y: Tensor) -> None:
-        """Takes outputs `(B, O)`."""
-        y = y.detach().double()
-        sums = torch.stack([y.sum(0), y.square().sum(0)])
-        self._sums = sums if self._sums is None else self._sums + sums
-        self._count += len(y)
-
-    def value(self) -> float:
-        """Root of the mean variance."""
-        if self._sums is None:
-            return 0.0
-        mean, square = self._sums / self._count
-        return float((square - mean.square()).clamp_min(0.0).mean().sqrt())
+def _sums(y: Tensor) -> Tensor:
+    """Number, sum and sum of squares of outputs `(B, O)`, with shape `(3, O)`."""
+    y = y.detach().double()
+    return torch.stack([torch.full_like(y[0], len(y)), y.sum(0), y.square().sum(0)])
 
 
 def _output_shape(problem: Problem, x: Tensor) -> tuple[int, ...]:
@@ -130,3 +124,131 @@ def _check_action(problem: Problem) -> None:
             "`search` LieGG knows invariant outputs of vectors and scalar fields, got an action with its own "
             "representation; use SpectralSearch."
         )
+
+
+def vector_rows(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    r"""Rows for the invariance of a function of vectors: :math:`\sum_{ij} h_{ij}\, x_j\, \partial F / \partial x_i`.
+
+    Every output has its own row; outputs are not added up.
+
+    Arguments:
+        function: Maps vectors `(B, n)` or sets of vectors `(B, P, n)` to `(B,)` or `(B, O)`.
+        x: The samples.
+
+    Returns:
+        Rows, with shape `(B * O, n^2)`, in float64.
+    """
+    gradient = _gradients(function, x)  # (O, B, *x)
+    tokens = x if x.ndim == 3 else x.unsqueeze(1)
+    gradient = gradient.reshape(len(gradient), *tokens.shape)
+    rows = torch.einsum("obpi,bpj->boij", gradient.double(), tokens.double())
+    return rows.flatten(2).flatten(0, 1)
+
+
+def field_rows(
+    function: Callable[[Tensor], Tensor],
+    x: Tensor,
+    *,
+    dimensions: int = 2,
+    inside: Tensor | None = None,
+    order: int = 8,
+) -> tuple[Tensor, Tensor]:
+    r"""Rows for the equivariance of a map from fields to fields: the paper's equation with x_p, F_l and G_l.
+
+    Each output pixel of each sample gives the row
+    :math:`p_j\, \partial_k G(p) - \sum_q q_j\, \partial_k F(q)\, \partial G(p) / \partial F(q)`, up to sign.
+
+    Arguments:
+        function: Maps fields `(*L, C, *S)` to fields `(*L, C', *S')`.
+        x: The fields F.
+        dimensions: The number d of spatial axes.
+        inside: Which output pixels count, boolean, with shape `S'`; those that a difference can reach by default.
+        order: Order of the differences across pixels.
+
+    Returns:
+        Rows, with shape `(*L * C' * pixels, d^2)` in float64, and the outputs `(*L, C', *S')`.
+
+    References:
+        The paper, appendix D.5; Moskalev et al., LieGG, equation 3.
+    """
+    d = dimensions
+    p = pixel_grid(tuple(x.shape[-d:]), dtype=x.dtype)
+    tangents = torch.stack(_motions(x, p, d, order))  # (d^2, *L, C, *S)
+    y, pushed = _push_forward(function, x, tangents)
+    del tangents
+    shape = tuple(y.shape[-d:])
+    keep = _reachable(shape, order) if inside is None else inside & _reachable(shape, order)
+    moved = _motions(y, pixel_grid(shape, dtype=y.dtype), d, order)
+    rows = torch.stack([(a - b)[..., keep].double().flatten() for a, b in zip(pushed, moved, strict=True)], dim=-1)
+    return rows, y
+
+
+def _reachable(shape: tuple[int, ...], order: int) -> Tensor:
+    """Pixels far enough from the border for a central difference, boolean, with shape `shape`."""
+    keep = torch.zeros(shape, dtype=torch.bool)
+    reach = order // 2
+    keep[tuple(slice(reach, s - reach) for s in shape)] = True
+    return keep
+
+
+def spectrum_of(rows: Iterable[Tensor], size: int) -> Spectrum:
+    """Singular values of a matrix that comes in pieces, as root mean squares over its rows, ascending.
+
+    Arguments:
+        rows: Pieces of the matrix, each `(R, n^2)`.
+        size: The size n of the matrices.
+    """
+    factor, count = torch.zeros(size * size, size * size, dtype=torch.float64), 0
+    for part in rows:
+        # The triangular factor: memory does not grow, and a sum of products would lose every value below 1e-8.
+        factor = torch.linalg.qr(torch.cat([factor, part]), mode="r").R
+        count += len(part)
+    _, values, right = torch.linalg.svd(factor)
+    return Spectrum(values.flip(0) / max(count, 1) ** 0.5, right.flip(0).reshape(-1, size, size), count)
+
+
+def slopes(field: Tensor, axis: int, order: int) -> Tensor:
+    """Central differences along one axis; values of the border are repeated outwards."""
+    if order not in _CENTRAL:
+        raise InputError(f"`order` must be one of {', '.join(map(str, _CENTRAL))}, got {order}.")
+    size, reach = field.shape[axis], order // 2
+    index = torch.arange(-reach, size + reach).clamp(0, size - 1)
+    wide = field.index_select(axis, index)
+    out = torch.zeros_like(field)
+    for step, weight in enumerate(_CENTRAL[order], start=1):
+        ahead = wide.narrow(axis, reach + step, size)
+        out = out + weight * (ahead - wide.narrow(axis, reach - step, size))
+    return out
+
+
+def _motions(field: Tensor, p: Tensor, d: int, order: int) -> list[Tensor]:
+    """First-order motions of a field along the d^2 elementary matrices: entry (k, j) is -p_j d_k field."""
+    shape = field.shape[-d:]
+    slope = [slopes(field, axis - d, order) for axis in range(d)]
+    return [-slope[k] * p[:, j].reshape(shape) for k in range(d) for j in range(d)]
+
+
+def _gradients(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Gradients of every output, with shape `(O, B, *x)`."""
+
+    def outputs(z: Tensor) -> Tensor:
+        y = function(z)
+        return y.unsqueeze(-1) if y.ndim == 1 else y.flatten(1)
+
+    y, pull = vjp(outputs, x)[:2]
+    count = y.shape[-1]
+    seeds = torch.eye(count, dtype=y.dtype)[:, None, :].expand(count, *y.shape)
+    (gradient,) = vmap(pull)(seeds)
+    return gradient.detach()
+
+
+def _push_forward(function: Callable[[Tensor], Tensor], x: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+    """Value and derivatives of a function along a stack of tangents, batched where the function allows it."""
+    with torch.no_grad():
+        try:
+            y = jvp(function, (x,), (tangents[0],))[0]
+            return y, vmap(lambda v: jvp(function, (x,), (v,))[1])(tangents)
+        except (RuntimeError, NotImplementedError):  # an operation without a forward derivative
+            step = 1e-3 * float(x.std()) / max(float(tangents.std()), 1e-30)
+            slopes_along = [(function(x + step * v) - function(x - step * v)) / (2 * step) for v in tangents]
+            return function(x), torch.stack(slopes_along)

@@ -19,7 +19,7 @@ from atlasd.discovery.result import Discovery
 from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
-from atlasd.studies.config import RunConfig, option, tolerance_option
+from atlasd.studies.config import RunConfig, asking, option, tolerance_option
 from atlasd.studies.heat.data import heat_fields, heat_rate, simulate_heat
 from atlasd.studies.heat.run import span_angle
 from atlasd.studies.paper_figures import paper_figures
@@ -34,7 +34,6 @@ class LieGGHeatConfig(RunConfig):
     initial: Literal["isotropic", "separable"] = option("isotropic", "fields: plane waves, or the paper's")
     samples: int = option(60, "fields", least=20)
     operator: Literal["equation", "step"] = option("equation", "the Laplacian of order 8, or one simulated step")
-    dense: bool = option(False, "keep the whole polarization matrix in memory")
     tolerance: float = tolerance_option()
 
 
@@ -46,7 +45,7 @@ def run(config: LieGGHeatConfig, seed: int, progress: Progress) -> tuple[Discove
     x = heat_fields(config.samples, initial=config.initial, generator=stream(seed, "heat", "fields")).double()
     # One chart as large as the field: the outermost pixels belong to the differences.
     atlas = Atlas.at([(64, 64)], in_radius=63, out_radius=59)
-    search = LieGG(dense=config.dense)
+    search = LieGG()
     rows: list[dict[str, Any]] = []
     for source in (False, True):
         progress.say(f"LieGG {'with' if source else 'without'} the heat source")
@@ -72,15 +71,7 @@ def run(config: LieGGHeatConfig, seed: int, progress: Progress) -> tuple[Discove
     }
     function = _operator(config, False)
     discovery = discover(
-        x,
-        function=function,
-        atlas=atlas,
-        search=search,
-        cosets=False,
-        tolerance=config.tolerance,
-        seed=seed,
-        device=config.device,
-        progress=progress,
+        x, function=function, atlas=atlas, search=search, cosets=False, **asking(config, seed, progress)
     )
     return discovery, Extras(metrics, paper_figures("liegg-heat"), {"input": x[0], "output": function(x[:1])[0]})
 

@@ -43,7 +43,8 @@ def solve_spectrum(rows: Tensor, fields: Tensor) -> Spectrum:
 
     Example:
         >>> found = solve_spectrum(torch.tensor([[1.0, -1.0]]).double(), torch.eye(2).double())
-        >>> found.values.round(decimals=6).tolist(), (found.directions[0] / found.directions[0, 0]).tolist()
+        >>> ratio = found.directions[0] / found.directions[0, 0]
+        >>> found.values.round(decimals=6).tolist(), ratio.round(decimals=6).tolist()
         ([0.0, 1.414214], [1.0, 1.0])
     """
     _, sizes, frame = torch.linalg.svd(fields, full_matrices=False)

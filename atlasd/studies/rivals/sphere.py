@@ -11,13 +11,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from atlasd.algebra.known import so
-from atlasd.discovery.search import Found
+from atlasd.discovery.problem import Proposal
 from atlasd.errors import InputError
 from atlasd.geometry.resample import resample
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
-from atlasd.studies.rivals.adversarial import FieldDiscriminator, play
-from atlasd.studies.rivals.liegan import LieGAN
+from atlasd.studies.rivals.liegan import FieldDiscriminator, LieGAN
 
 
 def turn_sphere(g: Tensor, field: Tensor) -> Tensor:
@@ -55,7 +54,7 @@ def find_on_sphere(
     classes: int = 0,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Found:
+) -> Proposal:
     """Plays LieGAN's game on fields of the whole sphere, with generators in so(3).
 
     Arguments:
@@ -85,12 +84,9 @@ def find_on_sphere(
         both = turn_sphere(g, torch.cat([image, target], dim=1))
         return both[:, : image.shape[1]], both[:, image.shape[1] :]
 
-    index = torch.arange(len(x))[: search.samples]
     weights, width = stream(seed, "liegan", "discriminator"), search.width or 32
     judge = FieldDiscriminator(x.shape[1], classes or y.shape[1], width=width, generator=weights, disc=False)
-    game = stream(seed, "liegan", "game")
-    span = so(3).basis.float()
-    return search.found(*play(search, pairs, index, move, judge, span, generator=game, progress=progress or Silent()))
+    return search.play(pairs, len(x), move, judge, so(3).basis.float(), seed=seed, progress=progress or Silent())
 
 
 def _directions(height: int, width: int) -> Tensor:

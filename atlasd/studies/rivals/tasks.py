@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-__all__ = ["Pair", "TaskConfig", "by_rule", "converted", "elementary", "linear_methods", "normal", "rippled"]
+__all__ = ["LINEAR", "TaskConfig", "by_rule", "converted", "elementary", "linear_plan", "normal", "rippled"]
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from atlasd.discovery.gradient import GradientSearch
-from atlasd.geometry.affine import as_inputs
 from atlasd.runtime.random import stream
 from atlasd.studies.config import RunConfig, option, tolerance_option
-from atlasd.studies.rivals.asking import ask_data, ask_map
+from atlasd.studies.rivals.asking import Plan, Side
 from atlasd.studies.rivals.augmentation import AugmentationLearning
 from atlasd.studies.rivals.compare import Answer, Method
 from atlasd.studies.rivals.liegan import LieGAN
-from atlasd.studies.rivals.liegg import LieGG
 from atlasd.studies.rivals.null_space import FixedThreshold, RankTest, Rule
 
-Pair: TypeAlias = tuple[Tensor, Tensor]
-"""Inputs `(N, n)` and targets `(N,)` or `(N, O)`, in float64."""
+LINEAR = ("AtlasD", "LieGG", "LieGAN", "augmentation")
+"""Methods that look for matrices; LieGG knows invariants only."""
 _GROWTH = 0.1
 """Growth factor of the paper's search, in spreads of the targets: the paper has none for these tasks, and a reward that
 is a number in the units of the loss lets generators collapse where targets are large."""
@@ -64,59 +63,33 @@ def by_rule(ask: Callable[[Rule, Any, Any], Answer]) -> dict[str, Method]:
         ask: From a rule, the data and the settings to an answer.
     """
 
-    def with_rule(rule: Rule) -> Method:
-        return lambda data, config, seed: ask(rule, data, config)
+    def method(rule: Rule, data: Any, config: Any, seed: int) -> Answer:
+        return ask(rule, data, config)
 
-    return {"fields, threshold": with_rule(FixedThreshold()), "fields, rank test": with_rule(RankTest())}
+    return {"fields, threshold": partial(method, FixedThreshold()), "fields, rank test": partial(method, RankTest())}
 
 
-def linear_methods(
-    pairs: Callable[[Any], Sequence[Pair]],
-    answer: Callable[[Any, Any, int, list[Answer]], Answer],
-    *,
-    generators: Callable[[Any], Sequence[int]] = lambda data: (1,),
-    given: Callable[[int], tuple[Tensor, list[str]]] | None = None,
-    **options: Any,
-) -> dict[str, Method]:
-    """Methods that look for matrices, as rows of a table; LieGG only where targets are invariants.
+def linear_plan(
+    side: Side, config: TaskConfig, *, count: int = 1, given: tuple[Tensor, list[str]] | None = None, **shared: Any
+) -> Plan:
+    """How methods that look for matrices are asked about vectors.
 
     Arguments:
-        pairs: From the data to the inputs and targets of every part.
-        answer: From data, settings, a seed and the answers for all parts to the answer of the task.
-        generators: From the data to the numbers of generators that a method is told, part by part.
-        given: From the number of components to generators that widths are learned of, and their names.
-        options: `action` and `predictor`, as in `discover`; with an action targets transform as inputs do.
+        side: The data.
+        config: How long methods may take.
+        count: How many generators a method is told that cannot choose.
+        given: Generators whose widths are learned, and their names.
+        shared: `action` and `predictor`, as in `discover`; with an action targets transform as inputs do.
     """
-    moved = "action" in options
-
-    def each(ask: Callable[[Pair, int, Any, int], Answer]) -> Method:
-        def method(data: Any, config: Any, seed: int) -> Answer:
-            told = zip(pairs(data), generators(data), strict=True)
-            return answer(data, config, seed, [ask(pair, count, config, seed) for pair, count in told])
-
-        return method
-
-    def papers_search(pair: Pair, count: int, config: Any, seed: int) -> Answer:
-        kind = {"growth": _GROWTH * float(pair[1].std()), "epochs": None, "steps": config.gradient_batches}
-        search = GradientSearch.published(generators=count, **kind)
-        return ask_map(search, *pair, tolerance=config.tolerance, seed=seed, **options)
-
-    def liegg(pair: Pair, count: int, config: Any, seed: int) -> Answer:
-        return ask_map(LieGG(), *pair, tolerance=config.tolerance, seed=seed, **options)
-
-    def liegan(pair: Pair, count: int, config: Any, seed: int) -> Answer:
-        search = LieGAN(generators=count, steps=config.liegan_steps)
-        return ask_data(search, *pair, tolerance=config.tolerance, seed=seed, **options)
-
-    def augmentation(pair: Pair, count: int, config: Any, seed: int) -> Answer:
-        matrices, names = (given or elementary)(pair[0].shape[1])
-        search = AugmentationLearning(steps=config.augmentation_steps)
-        found, widths = search.find(*pair, matrices, seed=seed, output=as_inputs if moved else None)
-        shown = [f"{n} {w:.2g}" for n, w in zip(names, widths.tolist(), strict=True) if w >= search.threshold]
-        return Answer(found, note=f"widths: {', '.join(shown) or 'none'}")
-
-    asked = {"AtlasD": papers_search, "LieGG": liegg, "LieGAN": liegan, "augmentation": augmentation}
-    return {name: each(ask) for name, ask in asked.items() if name != "LieGG" or not moved}
+    kind = {"growth": _GROWTH * float(side.y.std()), "epochs": None, "steps": config.gradient_batches}
+    return Plan(
+        side=side,
+        shared=shared,
+        search=GradientSearch.published(generators=count, **kind),
+        liegan=LieGAN(generators=count, steps=config.liegan_steps),
+        augmentation=AugmentationLearning(steps=config.augmentation_steps),
+        given=given or elementary(side.x.shape[1]),
+    )
 
 
 def elementary(n: int) -> tuple[Tensor, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FAR_APART", "lopsided", "negative_systems", "ripples"]
+__all__ = ["FAR_APART", "broken_fields", "broken_vectors", "lopsided", "negative_systems", "ripples"]
 
 import cmath
 import math
@@ -17,11 +17,12 @@ from torch.nn.functional import conv2d, pad
 from atlasd.algebra.known import dihedral, trivial
 from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.random import stream
-from atlasd.studies.zoo.field_systems import PROBE, REACH, field_atlas, plane_waves, wave_sampler
-from atlasd.studies.zoo.system import Function, System
+from atlasd.studies.zoo.field_systems import REACH, field_system, plane_waves, wave_sampler
+from atlasd.studies.zoo.scoring import standard_root
+from atlasd.studies.zoo.system import Function, System, framed, normal
 
 _VECTOR_STRENGTHS = {
-    "so2": 0.5, "o2": 0.7, "so3": 0.5, "ellipse": 1.0, "so12": 1.0, "so13": 1.0, "sl2": 0.7, "sp4": 0.7,
+    "so2": 0.5, "o2": 0.7, "so3": 0.5, "ellipse": 1.0, "so12": 1.0, "so13": 1.2, "sl2": 0.7, "sp4": 0.7,
     "scaling2": 0.5, "shear": 0.7, "borel": 1.0, "galilei12": 1.0, "so2_so2": 0.7, "so2_scaling": 0.7,
     "xyz": 1.0, "central3": 0.7,
 }  # fmt: skip
@@ -41,8 +42,8 @@ def negative_systems(positives: Iterable[System]) -> tuple[System, ...]:
     """
     known = {system.name: system for system in positives}
     return (
-        *(_break_vector(known[name], strength) for name, strength in _VECTOR_STRENGTHS.items()),
-        *(_break_field(known[name], strength) for name, strength in _FIELD_STRENGTHS.items()),
+        *(broken_vectors(known[k], s, stream(0, "zoo", k), f"{k}_broken") for k, s in _VECTOR_STRENGTHS.items()),
+        *(broken_fields(known[k], s, stream(0, "zoo", k), f"{k}_broken") for k, s in _FIELD_STRENGTHS.items()),
         *(_uneven(known[name], strength) for name, strength in _GAIN_STRENGTHS.items()),
         *(_shuffled(known[name]) for name in ("so3", "so13", "heat", "laplacian")),
         *_vector_negatives(),
@@ -50,19 +51,29 @@ def negative_systems(positives: Iterable[System]) -> tuple[System, ...]:
     )
 
 
-def _break_vector(system: System, strength: float) -> System:
-    """Adds sines of all coordinates, which no matrix leaves as they are."""
+def broken_vectors(system: System, strength: float, generator: torch.Generator, name: str) -> System:
+    """The system with sines of all coordinates added, which no matrix leaves as they are.
+
+    The term is one of inputs in standard units: on a thin ellipse it would see only the long axis otherwise.
+
+    Arguments:
+        system: The system, with an exact map.
+        strength: Standard deviation of the term, relative to that of each output.
+        generator: The source of randomness.
+        name: Name of the new system.
+    """
     assert system.function is not None
     symmetric = system.function
-    name = f"{system.name}_broken"
-    x, y = system.data(2048, stream(0, "zoo", name))
+    x = system.sample(2048, generator)
+    y = symmetric(x)
     many = y.ndim > 1
-    ripple = ripples(x, y.shape[1] if many else 1, stream(0, "zoo", name, "ripples"))
+    root = standard_root(x)
+    ripple = framed(ripples(x.double() @ torch.linalg.inv(root), y.shape[1] if many else 1, generator), root)
     size, height = y.std(0), ripple(x).std(0)
 
     def function(x: Tensor) -> Tensor:
-        term = strength * ripple(x) / height.to(x)
-        return symmetric(x) / size.to(x) + (term if many else term[:, 0])
+        term = strength * size.to(x) / height.to(x) * ripple(x)
+        return symmetric(x) + (term if many else term[:, 0])
 
     note = f"{system.name} with a generic term of {strength:g} of its size"
     return system.without_group(name=name, function=function, strength=strength, note=note)
@@ -79,21 +90,34 @@ def ripples(x: Tensor, outputs: int, generator: torch.Generator) -> Function:
     return lambda x: (x.flatten(1) @ way.mT.to(x) + phase.to(x)).sin() @ mix.to(x)
 
 
-def _break_field(system: System, strength: float) -> System:
-    """Adds a filter with slopes, curvatures and third derivatives along oblique directions."""
+def broken_fields(
+    system: System, strength: float, generator: torch.Generator, name: str, *, rotation: float = 0.0, apart: float = 0.6
+) -> System:
+    """The system with a filter added that has slopes, curvatures and third derivatives along oblique directions.
+
+    Arguments:
+        system: The system, with an exact map.
+        strength: Size of the filter, relative to what the system does beyond a multiple of its input.
+        generator: The source of randomness.
+        name: Name of the new system.
+        rotation: Rotation of the filter in radians.
+        apart: Angle between the axes of its parts.
+    """
     assert system.function is not None
     symmetric = system.function
-    name = f"{system.name}_broken"
-    x, y = system.data(64, stream(0, "zoo", name))
-    outputs = y.shape[1]
-    # Relative to what the system does beyond a multiple of its input, which carries no information.
-    size, height = _beyond_pointwise(x, y), _inner(lopsided(x, outputs)).std()
+    x, y = system.data(64, generator)
 
-    def function(x: Tensor) -> Tensor:
-        return symmetric(x) + strength * size.to(x) / height.to(x) * lopsided(x, outputs)
+    def oblique(x: Tensor) -> Tensor:
+        return lopsided(x, y.shape[1], rotation=rotation, apart=apart)
 
+    size, height = _beyond_pointwise(x, y), _inner(oblique(x)).std()
     note = f"{system.name} with an oblique operator of {strength:g} of its size"
-    return system.without_group(name=name, function=function, strength=strength, note=note)
+    return system.without_group(
+        name=name,
+        function=lambda x: symmetric(x) + strength * size.to(x) / height.to(x) * oblique(x),
+        strength=strength,
+        note=note,
+    )
 
 
 def lopsided(x: Tensor, outputs: int, *, rotation: float = 0.0, apart: float = 0.6) -> Tensor:
@@ -179,16 +203,9 @@ def _vector_negatives() -> tuple[System, ...]:
 def _vector(
     name: str, n: int, function: Function | None, *, note: str, outputs: tuple[int, ...] = (), **more: Any
 ) -> System:
-    return System(
-        name=name,
-        truth=trivial(n),
-        sample=lambda samples, generator: torch.randn(samples, n, generator=generator),
-        function=function,
-        labels=None if function else lambda x, generator: torch.randn(len(x), *outputs, generator=generator),
-        oracle=function is not None,
-        note=note,
-        **more,
-    )
+    if function is None:
+        more |= {"labels": lambda x, generator: torch.randn(len(x), *outputs, generator=generator), "oracle": False}
+    return System(name=name, truth=trivial(n), sample=normal(n), function=function, note=note, **more)
 
 
 def _threefold(x: Tensor) -> Tensor:
@@ -218,28 +235,17 @@ def _network(n: int, width: int = 12) -> Function:
 
 
 def _field_negatives() -> tuple[System, ...]:
+    mute, sample = "commutes with everything and says nothing", wave_sampler(1.0)
     return (
-        _field("identity", lambda u: u.clone(), note="commutes with everything and says nothing"),
-        _field("pointwise", lambda u: u - u**3 / 3, note="commutes with everything and says nothing"),
-        _field("constant_field", lambda u: 0 * u + 1.0, note="nothing to test"),
-        _field("random_convolution", _convolution(), note="a network that was never trained"),
-        _field("noise_field", None, note="labels are an unrelated field"),
-    )
-
-
-def _field(name: str, function: Function | None, *, note: str = "") -> System:
-    sample = wave_sampler(1.0)
-    return System(
-        name=name,
-        truth=trivial(2),
-        sample=sample,
-        probe=wave_sampler(1.0, size=PROBE),
-        function=function,
-        labels=None if function else lambda x, generator: sample(len(x), generator),
-        atlas=field_atlas(),
-        oracle=function is not None,
-        note=note,
-    )
+        field_system("identity", trivial(2), lambda u: u.clone(), mute),
+        field_system("pointwise", trivial(2), lambda u: u - u**3 / 3, mute),
+        field_system("constant_field", trivial(2), lambda u: 0 * u + 1.0, "nothing to test"),
+        field_system("random_convolution", trivial(2), _convolution(), "a network that was never trained"),
+        field_system(
+            "noise_field", trivial(2), None, "labels are an unrelated field", oracle=False,
+            labels=lambda x, generator: sample(len(x), generator),
+        ),
+    )  # fmt: skip
 
 
 def _convolution(channels: int = 6) -> Function:

@@ -8,10 +8,12 @@ __all__ = [
     "Task",
     "Zoo",
     "describe_zoo",
+    "foreign_systems",
     "plan_zoo",
     "run_task",
     "run_zoo",
     "write_zoo",
+    "zoo_systems",
     "zoo_table",
 ]
 
@@ -28,6 +30,7 @@ import torch
 from atlasd.discovery.discover import discover
 from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
+from atlasd.limits import TOLERANCE
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.prediction.train import Schedule
@@ -37,10 +40,12 @@ from atlasd.runtime.files import write_atomically
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 from atlasd.runtime.text import did_you_mean
-from atlasd.studies.zoo.scoring import TOLERANCE, Outcome, Score, score_discovery
+from atlasd.studies.zoo.field_systems import digits_reason, field_systems, upright_digits
+from atlasd.studies.zoo.foreign import foreign_fields, foreign_vectors
+from atlasd.studies.zoo.negatives import negative_systems
+from atlasd.studies.zoo.scoring import Outcome, Score, score_discovery
 from atlasd.studies.zoo.system import System
-from atlasd.studies.zoo.systems import foreign_systems, zoo_systems
-from atlasd.studies.zoo.upright_digits import digits_reason, upright_digits
+from atlasd.studies.zoo.vector_systems import vector_systems
 
 Mode = Literal["oracle", "fitted"]
 
@@ -115,6 +120,11 @@ class Row:
     upper: float | None
     seconds: float
 
+    @property
+    def said(self) -> str:
+        """The outcome, with what is wrong."""
+        return f"{self.outcome}, {self.note}" if self.note else self.outcome
+
 
 @dataclass(frozen=True)
 class Zoo:
@@ -150,6 +160,30 @@ class Zoo:
             "wrong_components": self.count("wrong components"),
             "seconds": round(self.seconds, 2),
         }
+
+
+def zoo_systems() -> tuple[System, ...]:
+    """Every system that is the same for all seeds, positives first.
+
+    Example:
+        >>> systems = zoo_systems()
+        >>> positives = [system for system in systems if system.positive]
+        >>> len(systems) >= 2 * len(positives) >= 44
+        True
+    """
+    positives = (*vector_systems(), *field_systems())
+    return (*positives, *negative_systems(positives))
+
+
+def foreign_systems(seed: int) -> tuple[System, ...]:
+    """Families as they come from elsewhere, with parameters drawn for a seed, each followed by its control.
+
+    Example:
+        >>> names = [system.name for system in foreign_systems(0)]
+        >>> "thin_cone" in names and "thin_cone_control" in names
+        True
+    """
+    return (*foreign_vectors(seed), *foreign_fields(seed))
 
 
 @lru_cache(maxsize=4)
@@ -300,8 +334,7 @@ def run_zoo(tasks: Sequence[Task], *, workers: int | None = None, progress: Prog
     for row in current_workers().stream(run_task, todo, tasks, progress=progress, label="zoo", stage="row"):
         rows.append(row)
         if row.outcome not in ("detected", "none"):
-            what = f"{row.outcome}, {row.note}" if row.note else row.outcome
-            progress.say(f"{row.system} ({row.mode}, seed {row.seed}): {what}. {row.verdict}")
+            progress.say(f"{row.system} ({row.mode}, seed {row.seed}): {row.said}. {row.verdict}")
     return Zoo(tuple(rows), time.perf_counter() - started)
 
 
@@ -309,23 +342,10 @@ def zoo_table(rows: Iterable[Row]) -> str:
     """The table as text, one line for every row."""
     heads = ("system", "mode", "seed", "truth", "parts", "found", "parts", "name", "outcome", "angle", "s", "verdict")
     lines: list[tuple[str, ...]] = [heads]
-    lines += [
-        (
-            row.system,
-            row.mode,
-            str(row.seed),
-            str(row.truth),
-            str(row.components),
-            str(row.found),
-            str(row.found_components),
-            row.name,
-            f"{row.outcome}, {row.note}" if row.note else row.outcome,
-            "" if row.angle is None else f"{row.angle:.2f}",
-            f"{row.seconds:.1f}",
-            row.verdict,
-        )
-        for row in rows
-    ]
+    for row in rows:
+        counts = map(str, (row.seed, row.truth, row.components, row.found, row.found_components))
+        angle = "" if row.angle is None else f"{row.angle:.2f}"
+        lines.append((row.system, row.mode, *counts, row.name, row.said, angle, f"{row.seconds:.1f}", row.verdict))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
 

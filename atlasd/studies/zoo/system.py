@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["Function", "Sampler", "System", "alone", "conjugated", "signed_permutations", "signs", "vector_system"]
+__all__ = [
+    "Function",
+    "Sampler",
+    "System",
+    "alone",
+    "conjugated",
+    "framed",
+    "log_norm",
+    "normal",
+    "signed_permutations",
+    "signs",
+    "vector_system",
+]
 
 import math
 from collections.abc import Callable
@@ -148,6 +160,27 @@ def vector_system(
     if parts:
         more["components"] = signs(*parts.split())
     return System(name=name, truth=truth, function=function, sample=sample, note=note, **more)
+
+
+def normal(*shape: int, frame: Tensor | None = None) -> Sampler:
+    """Draws normal vectors `(N, *shape)`, in another basis where a frame `(n, n)` is given."""
+
+    def sample(samples: int, generator: torch.Generator) -> Tensor:
+        z = torch.randn(samples, *shape, generator=generator)
+        return z if frame is None else (z.double() @ frame.mT).float()
+
+    return sample
+
+
+def framed(function: Function, frame: Tensor) -> Function:
+    """The function of vectors in another basis: `function(frame^-1 x)`."""
+    inverse = torch.linalg.inv(frame)
+    return lambda x: function((x.double() @ inverse.mT).to(x))
+
+
+def log_norm(x: Tensor) -> Tensor:
+    """A smooth function of the norm of vectors `(*, n)`."""
+    return x.square().sum(-1).log1p()
 
 
 def alone(n: int) -> Tensor:

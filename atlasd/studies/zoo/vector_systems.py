@@ -1,10 +1,11 @@
-"""Vectors and sets of vectors with a known algebra: the positives of the zoo that are not fields."""
+"""Vectors and sets of vectors with a known algebra, and the Kepler problem in the plane."""
 
 from __future__ import annotations
 
-__all__ = ["area", "interval", "vector_systems"]
+__all__ = ["area", "interval", "kepler_states", "kepler_step", "kepler_systems", "vector_systems"]
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -12,7 +13,116 @@ from torch import Tensor
 from atlasd.algebra.known import borel, heisenberg, scaling, shear, sl, so, sp
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.geometry.actions import VectorAction
-from atlasd.studies.zoo.system import Sampler, System, conjugated, signed_permutations, signs, vector_system
+from atlasd.geometry.polynomial import integrate
+from atlasd.studies.zoo.negatives import ripples
+from atlasd.studies.zoo.system import (
+    Sampler,
+    System,
+    alone,
+    conjugated,
+    framed,
+    log_norm,
+    normal,
+    signed_permutations,
+    signs,
+    vector_system,
+)
+
+
+def kepler_states(samples: int, generator: torch.Generator) -> Tensor:
+    """States (q, p) on bound orbits of both senses, with shape `(N, 4)`: half axes 0.7 to 1.4, eccentricity to 0.5."""
+    axis, eccentric, anomaly, direction, sense = torch.rand(5, samples, generator=generator, dtype=torch.float64)
+    a, e = 0.7 + 0.7 * axis, 0.5 * eccentric
+    u, side = 2 * math.pi * anomaly, torch.where(sense < 0.5, -1.0, 1.0)
+    radius, minor = a * (1 - e * u.cos()), a * (1 - e**2).sqrt()
+    speed = a.rsqrt() * a / radius
+    q = torch.stack([a * (u.cos() - e), side * minor * u.sin()], dim=-1)
+    p = speed[:, None] * torch.stack([-u.sin(), side * (1 - e**2).sqrt() * u.cos()], dim=-1)
+    angle = 2 * math.pi * direction
+    rotation = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], dim=-1).reshape(-1, 2, 2)
+    return torch.cat([(rotation @ z[..., None])[..., 0] for z in (q, p)], dim=-1).float()
+
+
+def kepler_step(x: Tensor, time: float = 0.5, force: tuple[float, float] = (0.0, 0.0)) -> Tensor:
+    """States `(N, 4)` some time later, by Runge and Kutta's rule.
+
+    Arguments:
+        x: States (q, p).
+        time: How much later.
+        force: A constant force beside the central one.
+
+    Example:
+        >>> round(kepler_step(torch.tensor([[1.0, 0.0, 0.0, 1.0]]), torch.pi)[0, 0].item(), 3)
+        -1.0
+    """
+    pull = x.new_tensor(force)
+
+    def rate(z: Tensor) -> Tensor:
+        q, p = z[..., :2], z[..., 2:]
+        return torch.cat([p, pull - q / q.norm(dim=-1, keepdim=True) ** 3], dim=-1)
+
+    return integrate(rate, x, time, steps=12)
+
+
+def kepler_systems(generator: torch.Generator) -> tuple[System, ...]:
+    """State to next state, the same without a word on how targets transform, and the energy; with controls."""
+    both, mirrors = _paired()
+    step = vector_system(
+        "kepler_step", both, kepler_step, kepler_states, note="state to next state", samples=2000,
+        components=torch.cat([alone(4), mirrors[2:]]), action=VectorAction(rho_out=lambda g: g),
+    )  # fmt: skip
+    angle = 2 * math.pi * float(torch.rand((), generator=generator))
+    force = (0.4 * math.cos(angle), 0.4 * math.sin(angle))
+    way = torch.tensor([-math.sin(angle), math.cos(angle)], dtype=torch.float64)
+    across = torch.eye(2, dtype=torch.float64) - 2 * torch.outer(way, way)
+    pulled = step.without_group(
+        name="kepler_step_control",
+        components=torch.cat([alone(4), torch.block_diag(across, across)[None]]),
+        function=lambda x: kepler_step(x, force=force),
+        note="a constant force: one mirror is left",
+    )
+    silent = replace(
+        step,
+        name="kepler_file",
+        function=None,
+        labels=lambda x, generator: kepler_step(x),
+        action=None,
+        oracle=False,
+        note="the same, nothing said about how targets transform",
+    )
+    return (step, pulled, silent, *_energies(generator))
+
+
+def _paired() -> tuple[LieAlgebra, Tensor]:
+    """Rotations of q and p together, and mirrors of q, of p and of both, `(3, 4, 4)`."""
+    rotation = so(2).basis[0]
+    plain, mirror = torch.eye(2, dtype=torch.float64), torch.diag(torch.tensor([1.0, -1.0], dtype=torch.float64))
+    pairs = ((mirror, plain), (plain, mirror), (mirror, mirror))
+    return LieAlgebra(torch.block_diag(rotation, rotation)[None]), torch.stack(
+        [torch.block_diag(*pair) for pair in pairs]
+    )
+
+
+def _energy(x: Tensor) -> Tensor:
+    return x[:, 2:].square().sum(-1) / 2 - 1 / x[:, :2].norm(dim=-1)
+
+
+def _energies(generator: torch.Generator) -> tuple[System, System]:
+    rotation, still = so(2).basis[0], torch.zeros(2, 2, dtype=torch.float64)
+    apart = LieAlgebra(torch.stack([torch.block_diag(rotation, still), torch.block_diag(still, rotation)]))
+    _, mirrors = _paired()
+    ripple = ripples(kepler_states(2048, generator), 1, generator)
+    energy = vector_system(
+        "kepler_energy", apart, _energy, kepler_states, samples=2000, components=torch.cat([alone(4), mirrors]),
+        note="the energy of a state: rotations of q and of p, each alone",
+    )  # fmt: skip
+    # The energy of these orbits spreads by 0.1.
+    control = energy.without_group(
+        name="kepler_energy_control",
+        function=lambda x: _energy(x) + 0.02 * ripple(x)[:, 0],
+        note="the energy and a generic term",
+    )
+    return energy, control
 
 
 def vector_systems() -> tuple[System, ...]:
@@ -28,27 +138,29 @@ def vector_systems() -> tuple[System, ...]:
 def _forms() -> tuple[System, ...]:
     """Functions of a quadratic or of a symplectic form."""
     return (
-        vector_system("so2", so(2), _turn_pair, _normal(2, 2), note="p.q, det(p, q) and |p|: reflections are broken"),
-        vector_system("o2", so(2), _norm, _normal(2), "++ +-", "a function of the norm"),
-        vector_system("so3", so(3), _inner_products, _normal(2, 3), "+++ ---", "all inner products of two vectors"),
-        vector_system("o3", so(3), lambda x: (-x.square().sum(-1) / 4).exp(), _normal(3), "+++ ---", "a Gaussian bell"),
+        vector_system("so2", so(2), _turn_pair, normal(2, 2), note="p.q, det(p, q) and |p|: reflections are broken"),
+        vector_system("o2", so(2), log_norm, normal(2), "++ +-", "a function of the norm"),
+        vector_system("so3", so(3), _inner_products, normal(2, 3), "+++ ---", "all inner products of two vectors"),
+        vector_system("o3", so(3), lambda x: (-x.square().sum(-1) / 4).exp(), normal(3), "+++ ---", "a Gaussian bell"),
         _ellipsoid("ellipse", 2, signs("++", "+-")),
         _ellipsoid("ellipsoid", 3, signs("+++", "---")),
-        vector_system("so12", so(1, 2), lambda x: (interval(x, 1) / 2).tanh(), _normal(3), "+++ +-+ -++ --+"),
-        vector_system("so22", so(2, 2), lambda x: (interval(x, 2) / 3).tanh(), _normal(4), "++++ -+++ ++-+ -+-+"),
+        vector_system("so12", so(1, 2), lambda x: (interval(x, 1) / 2).tanh(), normal(3), "+++ +-+ -++ --+"),
+        vector_system("so22", so(2, 2), lambda x: (interval(x, 2) / 3).tanh(), normal(4), "++++ -+++ ++-+ -+-+"),
         vector_system(
             "so13", so(1, 3), _log_mass, _momenta, "++++ +--- -+++ ----", "logarithm of the mass of two momenta",
             unreached=(2, 3),  # time reversal leads off the forward cone
         ),
-        vector_system("sl2", sl(2), lambda x: area(x).asinh(), _normal(2, 2)),
-        vector_system("sp4", sp(4), _symplectic, _normal(2, 4), note="the symplectic form of two vectors"),
+        vector_system("sl2", sl(2), lambda x: area(x).asinh(), normal(2, 2)),
+        vector_system("sp4", sp(4), _symplectic, normal(2, 4), note="the symplectic form of two vectors"),
     )  # fmt: skip
 
 
 def _ellipsoid(name: str, n: int, mirrors: Tensor) -> System:
-    frame = _stretch(n)
+    # From round to stretched coordinates, neither symmetric nor diagonal.
+    full = torch.tensor([[1.6, 0.5, -0.3], [0.0, 0.8, 0.4], [0.0, 0.0, 1.1]], dtype=torch.float64)
+    frame = full[:n, :n]
     return vector_system(
-        name, so(n).adjoint(frame), lambda x: _norm(_unstretched(x)), _stretched(n),
+        name, so(n).adjoint(frame), framed(log_norm, frame), normal(n, frame=frame),
         note=f"so({n}) in other coordinates", components=conjugated(mirrors, frame),
     )  # fmt: skip
 
@@ -64,10 +176,10 @@ def _scalings_and_boosts() -> tuple[System, ...]:
     return (
         vector_system("scaling2", scaling(2), _direction, _shell(2), note="a function of the angle alone"),
         vector_system("scaling3", scaling(3), _direction, _shell(3), note="two functions on the sphere"),
-        vector_system("shear", shear(2), _heights_and_area, _normal(2, 2), note="not closed under transpose"),
+        vector_system("shear", shear(2), _heights_and_area, normal(2, 2), note="not closed under transpose"),
         vector_system("borel", borel(2), _flag, _triangles, note="ratios of second coordinates and of areas"),
         vector_system("axis", LieAlgebra(upper), _weighted_flag, _pairs, note="upper triangular and trace-free"),
-        vector_system("heisenberg", heisenberg(), _nested_determinants, _normal(3, 3)),
+        vector_system("heisenberg", heisenberg(), _nested_determinants, normal(3, 3)),
         vector_system("galilei11", LieAlgebra(boost), _relative_speed, _events(1), note="(t, x): x -> x + v t"),
         vector_system("galilei12", LieAlgebra(boosts), _relative_speed, _events(2), "+++ ++-", plane),
     )
@@ -84,17 +196,17 @@ def _products_and_cubics() -> tuple[System, ...]:
     swap = torch.eye(3, dtype=torch.float64)[torch.tensor([[0, 1, 2], [1, 0, 2]])]
     return (
         vector_system(
-            "so2_so2", LieAlgebra(planes), _two_norms, _normal(4), "++++ +-++ +++- +-+-", "rotations in two planes"
+            "so2_so2", LieAlgebra(planes), _two_norms, normal(4), "++++ +-++ +++- +-+-", "rotations in two planes"
         ),
         vector_system(
             "so2_scaling", similar, _complex_ratio, _shell(2, tokens=2), note="the ratio of two complex numbers"
         ),
         vector_system(
-            "xyz", LieAlgebra(torus), lambda x: x.prod(-1).asinh(), _normal(3), note="diagonal and trace-free",
+            "xyz", LieAlgebra(torus), lambda x: x.prod(-1).asinh(), normal(3), note="diagonal and trace-free",
             components=signed_permutations(),
         ),
         vector_system(
-            "circulant", line, lambda x: _circulant(x).asinh(), _normal(3), components=swap,
+            "circulant", line, lambda x: _circulant(x).asinh(), normal(3), components=swap,
             note="x^3 + y^3 + z^3 - 3 x y z: a line times a circle",
         ),
     )  # fmt: skip
@@ -105,10 +217,10 @@ def _equivariant() -> tuple[System, ...]:
     vectors = VectorAction(rho_out=lambda g: g)
     note = "outputs rotate with the input"
     return (
-        vector_system("central2", so(2), _central_force, _normal(2), "++ +-", note, action=vectors),
-        vector_system("central3", so(3), _central_force, _normal(3), "+++ ---", note, action=vectors),
+        vector_system("central2", so(2), _central_force, normal(2), "++ +-", note, action=vectors),
+        vector_system("central3", so(3), _central_force, normal(3), "+++ ---", note, action=vectors),
         vector_system(
-            "cross", so(3), lambda x: torch.linalg.cross(x[:, 0], x[:, 1]), _normal(2, 3), action=vectors,
+            "cross", so(3), lambda x: torch.linalg.cross(x[:, 0], x[:, 1]), normal(2, 3), action=vectors,
             note="the vector product: rotations, no mirrors",
         ),
     )  # fmt: skip
@@ -128,14 +240,6 @@ def _heights_and_area(x: Tensor) -> Tensor:
     return torch.stack([x[:, 0, 1], x[:, 1, 1], area(x)], dim=-1)
 
 
-def _norm(x: Tensor) -> Tensor:
-    return x.square().sum(-1).log1p()
-
-
-def _normal(*shape: int) -> Sampler:
-    return lambda samples, generator: torch.randn(samples, *shape, generator=generator)
-
-
 def _shell(n: int, *, tokens: int | None = None) -> Sampler:
     """All directions, radii between 0.6 and 1.8: away from the origin, where ratios are singular."""
     shape = (n,) if tokens is None else (tokens, n)
@@ -146,20 +250,6 @@ def _shell(n: int, *, tokens: int | None = None) -> Sampler:
         return radius * way / way.norm(dim=-1, keepdim=True)
 
     return sample
-
-
-def _stretch(n: int) -> Tensor:
-    """The map from the round to the stretched coordinates: neither symmetric nor diagonal."""
-    full = torch.tensor([[1.6, 0.5, -0.3], [0.0, 0.8, 0.4], [0.0, 0.0, 1.1]], dtype=torch.float64)
-    return full[:n, :n]
-
-
-def _stretched(n: int) -> Sampler:
-    return lambda samples, generator: torch.randn(samples, n, generator=generator) @ _stretch(n).mT.float()
-
-
-def _unstretched(x: Tensor) -> Tensor:
-    return x @ torch.linalg.inv(_stretch(x.shape[-1])).mT.to(x)
 
 
 def _momenta(samples: int, generator: torch.Generator) -> Tensor:
@@ -255,7 +345,7 @@ def _relative_speed(x: Tensor) -> Tensor:
 
 
 def _two_norms(x: Tensor) -> Tensor:
-    return torch.stack([_norm(x[:, :2]), _norm(x[:, 2:])], dim=-1)
+    return torch.stack([log_norm(x[:, :2]), log_norm(x[:, 2:])], dim=-1)
 
 
 def _complex_ratio(x: Tensor) -> Tensor:

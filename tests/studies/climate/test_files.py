@@ -1,6 +1,5 @@
 """Files of ClimateNet's form: every arrangement is read the same, and what cannot be read is named in one line."""
 
-import json
 import subprocess
 import sys
 
@@ -11,9 +10,10 @@ import xarray
 
 from atlasd.errors import DataError, InputError
 from atlasd.geometry.actions import GridAction
+from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.climate.files import open_climate
-from atlasd.studies.climate.statistics import NAME
+from atlasd.studies.climate.samples import DISCOVERY, climate_samples
 from atlasd.studies.climate.synthetic import VARIABLES, _classes, _weather, synthetic_climate
 from atlasd.studies.climate.write import write_climate, write_map
 
@@ -46,6 +46,7 @@ def changed(path, change):
 @pytest.mark.parametrize("longitudes", ["0..360", "-180..180"])
 def test_every_arrangement_reads_the_same(tmp_path, maps, latitudes, longitudes):
     write_map(tmp_path / "a_0.nc", maps, latitudes=latitudes, longitudes=longitudes)
+    changed(tmp_path / "a_0.nc", lambda d: d.isel(lat=np.random.default_rng(0).permutation(24)).rename(lon="longitude"))
     found = open_climate(tmp_path)
     assert found.shape == SHAPE and found.variables == NAMES
     assert torch.equal(found.fields(0), maps.x[0]) and torch.equal(found.labels(0), maps.labels[0, :1])
@@ -56,9 +57,6 @@ def test_experts_of_one_time_are_one_map(folder, maps):
     found = open_climate(folder)
     assert len(found) == 3 and [len(t.sources) for t in found.times] == [2, 1, 1]
     assert torch.equal(found.labels(0), maps.labels[0]) and found.labels(1).shape == (1, *SHAPE)
-    batches = list(found.batches(2, ["TMQ"]))
-    assert [tuple(x.shape) for x, _ in batches] == [(2, 1, *SHAPE), (1, 1, *SHAPE)]
-    assert torch.equal(batches[0][0][1, 0], maps.x[1, 0]) and len(batches[0][1][0]) == 2
 
 
 def test_train_and_test(tmp_path):
@@ -70,30 +68,16 @@ def test_train_and_test(tmp_path):
         open_climate(tmp_path / "train", split="test")
 
 
-def test_statistics_are_computed_once(folder, maps, monkeypatch):
-    found = open_climate(folder).statistics()
-    assert found.maps == 3 and found.experts == 4
-    for c, name in enumerate(NAMES):
-        x = maps.x[:, c].double()
-        assert found.mean[name] == pytest.approx(float(x.mean()), rel=1e-6)
-        assert found.spread[name] == pytest.approx(float(x.std(correction=0)), rel=1e-5)
-    drawn = torch.cat([maps.labels[0].flatten(), maps.labels[1:, 0].flatten()])
-    assert found.classes == pytest.approx([float((drawn == k).double().mean()) for k in range(3)])
-    assert json.loads((folder / NAME).read_text())["maps"] == 3
-    with monkeypatch.context() as patch:
-        patch.setattr(type(open_climate(folder)), "fields", None)
-        assert open_climate(folder).statistics() == found
-    write_map(folder / "data-1996-01-09-01-1_0.nc", maps, number=1)
-    assert open_climate(folder).statistics().maps == 4
-
-
-def test_statistics_of_a_folder_that_cannot_be_written(folder, tmp_path_factory, monkeypatch):
-    cache = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("ATLASD_DATA", str(cache))
-    (folder / NAME).mkdir()
-    found = open_climate(folder).statistics()
-    assert len(list((cache / "climate").glob("statistics-*.json"))) == 1
-    assert open_climate(folder).statistics() == found
+def test_samples_are_standardised_over_all_maps(tmp_path, folder):
+    four = synthetic_climate(2, generator=stream(1), shape=SHAPE, experts=2, variables=DISCOVERY)
+    for n in range(2):
+        for e in range(n + 1):
+            write_map(tmp_path / "four" / f"data-1996-01-0{n + 1}-01-1_{e}.nc", four, number=n, expert=e)
+    x, y = climate_samples(open_climate(tmp_path / "four"), tmp_path, Silent())
+    assert len(x) == len(y) == 3  # one for every expert
+    spread, mean = torch.std_mean(four.x.double(), dim=(0, 2, 3), keepdim=True, correction=0)
+    torch.testing.assert_close(x[torch.arange(3)], ((four.x - mean) / spread)[[0, 1, 1]].float(), rtol=1e-4, atol=1e-4)
+    assert torch.equal(y[torch.arange(3)].long(), torch.stack([four.labels[0, 0], *four.labels[1]]).long())
 
 
 def test_zarr(tmp_path, maps):
@@ -105,7 +89,6 @@ def test_zarr(tmp_path, maps):
         found = open_climate(path)
         assert len(found) == 3
         assert torch.equal(found.fields(2), maps.x[2]) and torch.equal(found.labels(2), maps.labels[2])
-    assert found.statistics().experts == 6
 
 
 def test_missing_values(folder, maps):
@@ -127,7 +110,7 @@ def test_without_labels(folder):
     with pytest.raises(DataError, match=r"02-01-1_0.nc` must hold the variable LABELS, got TMQ, .*labels=False"):
         open_climate(folder)
     found = open_climate(folder, labels=False)
-    assert found.fields(1).shape == (3, *SHAPE) and found.statistics().classes == ()
+    assert found.fields(1).shape == (3, *SHAPE)
     with pytest.raises(InputError, match="must be opened with labels=True"):
         found.labels(0)
 
@@ -139,7 +122,7 @@ def test_without_labels(folder):
         (lambda d: d.rename(lat="y", lon="x"), "must have axes lat and lon, got"),
         (lambda d: d.assign_coords(lat=d.lat.values * 3), "must have latitudes from -90 to 90, got -270 to 270"),
         (lambda d: d.assign_coords(lon=d.lon.values + 360), "must have longitudes in -180..180 or 0..360, got 360"),
-        (lambda d: d.isel(lat=np.random.default_rng(0).permutation(24)), "must have its lat in order"),
+        (lambda d: d.assign_coords(lat=np.zeros(24)), "must have latitudes from -90 to 90, each once, got some"),
         (lambda d: d[["LABELS"]], "must hold some of TMQ, .*, got none in every file"),
     ],
 )
@@ -166,15 +149,18 @@ def test_bad_labels_and_files(folder, tmp_path_factory):
 
 
 _STREAM = """
-import resource, sys, torch
+import resource, sys, tempfile, torch
 torch.set_num_threads(1)
 from pathlib import Path
+from atlasd.runtime.progress import Silent
 from atlasd.studies.climate.files import open_climate
+from atlasd.studies.climate.samples import climate_samples
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 found = open_climate(sys.argv[1])
-next(found.batches(1))
+found.fields(0)
 before = peak()
-found.statistics()
+with tempfile.TemporaryDirectory() as scratch:
+    climate_samples(found, Path(scratch), Silent())
 size = sum(f.stat().st_size for f in Path(sys.argv[1]).glob("*.nc")) / 2**20
 print(size, peak() - before)
 """

@@ -1,4 +1,4 @@
-"""The climate experiment: its charts, its settings, its verdict by class, and a folder in place of synthetic maps."""
+"""Climate: runs, scores and classes of pixels."""
 
 import pytest
 import torch
@@ -7,16 +7,21 @@ from atlasd.discovery.discover import TOLERANCE
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import InputError
-from atlasd.geometry.actions import GridAction
-from atlasd.report.figures import draw_actions
+from atlasd.geometry.actions import GridAction, gradient
+from atlasd.geometry.atlas import Atlas
+from atlasd.prediction.fit import fit_predictor
+from atlasd.prediction.train import Schedule
+from atlasd.report.study_pictures import draw_actions
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import keeping
 from atlasd.studies.climate import run as climate
+from atlasd.studies.climate.cgnet import CGNetPredictor, ChartCGNet
 from atlasd.studies.climate.classes import ACTIONS
 from atlasd.studies.climate.samples import DISCOVERY
 from atlasd.studies.climate.second_order import SecondOrderPredictor
 from atlasd.studies.climate.synthetic import synthetic_climate
+from atlasd.studies.climate.vertices import jaccard_loss, segmentation_scores
 from atlasd.studies.climate.write import write_map
 from atlasd.studies.config import configure
 
@@ -95,3 +100,88 @@ def test_large_arrays_of_a_run_lie_in_its_directory(tmp_path, monkeypatch):
     monkeypatch.setattr(climate, "_run", lambda config, seed, progress, scratch: scratch.parent)
     with keeping(tmp_path / "run", ["run", "climate"], "1"):
         assert climate.run(configure(climate.CONFIG, SMALL), 0, Silent()) == tmp_path / "run"
+
+
+def test_a_labelling_agrees_with_itself_and_not_with_another():
+    labels = torch.tensor([[0, 1, 2, 2], [0, 0, 1, 1]])
+    same = segmentation_scores(labels, labels, 3)
+    assert same.tolist() == [[1, 1, 1]] * 3
+    other = segmentation_scores((labels + 1) % 3, labels, 3)
+    assert other[0].tolist() == [0, 0, 0]
+
+
+def test_scores_by_hand():
+    scores = segmentation_scores(torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0, 0, 1, 1, 2, 2]), 3)
+    exact = torch.tensor([[2 / 3, 1 / 4, 0], [2 / 3, 1 / 3, torch.nan], [1, 1 / 2, 0]])
+    torch.testing.assert_close(scores, exact, equal_nan=True)
+
+
+def test_a_class_that_neither_has_counts_as_nothing():
+    assert segmentation_scores(torch.zeros(4), torch.zeros(4), 2)[0].isnan().tolist() == [False, True]
+
+
+def test_the_loss_is_one_less_the_mean_iou():
+    labels = torch.tensor([[0, 0, 1, 1], [2, 2, 1, 0]])
+    given = torch.tensor([[0, 1, 1, 1], [2, 2, 1, 1]])
+    sure = 100 * torch.nn.functional.one_hot(given, 3).mT.float()
+    torch.testing.assert_close(jaccard_loss(sure, labels), 1 - segmentation_scores(given, labels, 3)[0].mean())
+
+
+def test_bad_labellings_are_refused():
+    with pytest.raises(InputError, match="one shape"):
+        segmentation_scores(torch.zeros(3), torch.zeros(4), 2)
+    with pytest.raises(InputError, match="below 2, got 2"):
+        segmentation_scores(torch.full((3,), 2), torch.zeros(3), 2)
+
+
+ATLAS = Atlas.at([(16, 16), (16, 23)], 12, 9)
+
+
+@pytest.fixture(scope="module")
+def fields():
+    """Two smooth fields: background where the first is low, then by the sign of their bracket."""
+    k = torch.fft.fftfreq(32)[:, None].square() + torch.fft.rfftfreq(40).square()
+    noise = torch.randn(80, 2, 32, 40, generator=stream(0))
+    x = torch.fft.irfft2(torch.fft.rfft2(noise) * torch.exp(-170 * k), s=(32, 40))
+    x = x / x.std()
+    (a, b), (c, d) = ([gradient(x[:, n], axis) for axis in (1, 2)] for n in range(2))
+    return x, torch.where(x[:, 0] > 0, torch.where(a * d - b * c > 0, 1, 2), 0)
+
+
+def test_second_order_learns_a_bracket(fields):
+    x, y = fields
+    recipe = SecondOrderPredictor(pixels=6000, iterations=40)
+    fitted = fit_predictor(x, y, atlas=ATLAS, predictor=recipe)
+    patches = ATLAS.input_patches(x[:10])
+    out = fitted(patches)
+    assert out.shape == (10, 2, 3, 19, 19)
+    assert torch.allclose(out.exp().sum(2), torch.ones(()), atol=1e-4)
+    assert fitted.skill > 0.6 and fitted.classes == 3
+    shuffled = fit_predictor(x, y[torch.randperm(80, generator=stream(1))], atlas=ATLAS, predictor=recipe)
+    assert shuffled.skill < 0.2
+
+
+def test_cgnet(fields):
+    x, y = fields
+    schedule = Schedule(epochs=1, batch=16, learning_rate=3e-3)
+    recipe = CGNetPredictor(widths=(8, 16, 16), blocks=(2, 2), schedule=schedule)
+    fitted = fit_predictor(x, y, atlas=ATLAS, predictor=recipe)
+    patches = ATLAS.input_patches(x[:4])
+    assert fitted(patches).shape == (4, 2, 3, 19, 19) and fitted.reach == 3.0
+    again = fit_predictor(x, y, atlas=ATLAS, predictor=recipe)
+    assert torch.equal(again(patches), fitted(patches))
+
+
+def test_the_global_context_reaches_every_pixel():
+    made = ChartCGNet(1, 1, 3, (9, 9), widths=(8, 8, 8), blocks=(1, 2), generator=stream(0)).eval()
+    x = torch.zeros(1, 1, 1, 65, 65)
+    far = x.clone()
+    far[..., 0, 0] = 5.0
+    assert not torch.allclose(made(x), made(far), atol=1e-7)
+
+
+@pytest.mark.parametrize("recipe", [SecondOrderPredictor(), CGNetPredictor()])
+def test_numbers_are_refused(fields, recipe):
+    x, _ = fields
+    with pytest.raises(InputError, match="must hold a class for every pixel"):
+        fit_predictor(x, x, atlas=ATLAS, predictor=recipe)

@@ -1,4 +1,4 @@
-"""`atlasd discover` from a file to a kept run and its page."""
+"""Data of one's own."""
 
 import json
 
@@ -6,13 +6,66 @@ import numpy as np
 import pytest
 import torch
 
+import atlasd as ad
 from atlasd.cli import main
+from atlasd.errors import InputError
 from atlasd.report import figures
+from atlasd.runtime.progress import Silent
 from atlasd.studies import OWN
 from atlasd.studies.config import configure
 from atlasd.studies.own_data.charts import plan_charts
-from atlasd.studies.own_data.run import _action, _asked, load_own
+from atlasd.studies.own_data.run import _action, _asked, load_own, run
+from atlasd.studies.own_data.settings import OwnConfig
 from atlasd.studies.record import plan_config
+
+
+def write(path, names, columns):
+    np.savetxt(path, np.stack(columns, axis=1), delimiter=",", header=",".join(names), comments="")
+    return str(path)
+
+
+def test_velocities_in_a_table(tmp_path):
+    x, y = np.random.default_rng(0).normal(size=(2, 300))
+    r = x**2 + y**2
+    file = write(tmp_path / "hopf.csv", ["x", "y", "dx", "dy"], [x, y, x - y - x * r, x + y - y * r])
+    config = OwnConfig(file=file, input="x,y", target="dx,dy", flow=True)
+    found, extras = run(config, 0, Silent())
+    assert found.group.name.startswith("SO(2)") and extras.metrics["conserved"] == []
+    assert config.command("own", 0)[-1] == "--flow"
+
+
+def test_rows_one_after_the_other(tmp_path):
+    # Quasi-periodic: two frequencies beat, so that all radii are seen.
+    t = 0.3 * np.arange(600)
+    size = 1.5 + np.cos(0.137 * t) + 1e-3 * np.random.default_rng(0).normal(size=600)
+    q, p = size * np.cos(t), -size * np.sin(t)
+    found, extras = run(OwnConfig(file=write(tmp_path / "states.csv", ["q", "p"], [q, p]), flow=True), 0, Silent())
+    assert extras.metrics["samples"] == 599 and found.verdict.reason
+
+
+xarray = pytest.importorskip("xarray")
+
+
+@pytest.fixture
+def dataset(waves):
+    x = waves(60, (24, 24), length=8.0)[:, 0].numpy()
+    y = np.roll(x, 1, -1) + np.roll(x, -1, -1) + np.roll(x, 1, -2) + np.roll(x, -1, -2)
+    dims = ("time", "lat", "lon")
+    return xarray.Dataset({"warmth": (dims, x), "later": (dims, y)}, {"lat": np.linspace(10, -10, 24)})
+
+
+def test_the_accessor_finds_a_symmetry(dataset):
+    assert ad.Atlas is not None  # first use: the accessor is there even where xarray came after atlasd
+    found = dataset.atlasd.discover("warmth", target="later", charts="11,11", progress=False)
+    assert found.algebra.distance(ad.known.so(2)) < 0.1
+
+
+def test_unknown_names_are_refused(dataset):
+    assert ad.Atlas is not None
+    with pytest.raises(InputError, match="no variable 'cold'"):
+        dataset.atlasd.discover("cold", target="later", progress=False)
+    with pytest.raises(InputError, match="chart"):
+        dataset.atlasd.discover("warmth", target="later", chart="grid", progress=False)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +141,7 @@ def test_charts_are_planned_before_work_starts(here):
     data = own(file="d.npz")
     assert plan_charts(data, "auto", None, None).atlas is None
     few, none = plan_charts(data, "auto", None, None, budget=40.0), plan_charts(data, "auto", None, None, budget=1.0)
-    assert none.most == 2 < few.most < plan_charts(data, "auto", None, None).most and few.seconds <= 40 / 3
+    assert none.most == 4 < few.most < plan_charts(data, "auto", None, None).most and few.seconds <= 40 / 3
     assert plan_charts(data, "whole", None, None).describe() == "one, the whole field"
     assert len(plan_charts(data, "20,20;20,60", 9, 5).atlas) == 2
     assert 1 < len(plan_charts(data, "grid", None, None).atlas) <= 36

@@ -11,14 +11,17 @@ from atlasd.algebra.known import so, trivial
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.cli import main
 from atlasd.discovery.discover import TOLERANCE
+from atlasd.discovery.gradient import GradientSearch
+from atlasd.prediction.neural import MLPPredictor
+from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.config import Config, option
-from atlasd.studies.rivals import compare, compare_heat
-from atlasd.studies.rivals.asking import ask_data, ask_map
+from atlasd.studies.rivals import compare
+from atlasd.studies.rivals.asking import Plan, Side, ask
 from atlasd.studies.rivals.compare import OURS, Answer, Contest, find_contest, perform, run_contest
-from atlasd.studies.rivals.compare_heat import CompareHeatConfig, oblique
-from atlasd.studies.rivals.liegg import LieGG
+from atlasd.studies.rivals.compare_paper import CompareHeatConfig, heat_data, oblique
+from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.measures import metric_likeness, span_angle_to
 
 FIXED = {"name", "dimension", "components", "false_claims", "seconds", "peak_mb"}
@@ -41,7 +44,7 @@ def exact(data, config, seed):
 
 def careless(data, config, seed):
     """Claims a shear and a mirror whatever it sees, and needs memory."""
-    with mmap.mmap(-1, 20_000 * config.samples) as pages:  # not from what the allocator keeps of earlier tests
+    with mmap.mmap(-1, 40_000_000) as pages:  # not from what the allocator keeps of earlier tests
         pages.write(bytes(len(pages)))
     return Answer(torch.tensor([[[0.0, 1.0], [0.0, 0.0]]]), components=2, judged=lambda: TURN[:0])
 
@@ -53,8 +56,8 @@ TOY = Contest(
     data=toy_data,
     methods={OURS: exact, "careless": careless},
     control="nothing",
-    paper={"careless": "not in the paper"},
-    growing=(OURS, "careless"),
+    reported={"careless": "not published"},
+    remark="two methods",
 )
 
 
@@ -73,7 +76,7 @@ def test_rows_have_the_fixed_form(here):
     assert content["experiment"] == "toy" and [row["name"] for row in content["methods"]] == [OURS, "careless"]
     for row in content["methods"]:
         assert row.keys() >= FIXED | {"error_deg"}
-    assert content["control"] == "nothing" and content["paper"] and content["seed"] == 0
+    assert content["control"] == "nothing" and content["reported"] and content["seed"] == 0
 
 
 def test_one_rule_counts_claims(here):
@@ -83,11 +86,10 @@ def test_one_rule_counts_claims(here):
     assert (other["false_claims"], other["false_confirmed"]) == (2, 0)
 
 
-def test_the_table_says_by_how_much(here):
+def test_the_table_has_errors_and_memory(here):
     ours, other = run_contest(TOY, ToyConfig(), 0, Silent()).methods
     assert ours["error_deg"] < 1e-4 and abs(other["error_deg"] - 45) < 1e-3
-    assert other["error_times_ours"] > 1000
-    assert {"seconds_times_ours", "working_times_ours"} <= other.keys() and "error_times_ours" not in ours
+    assert other["working_mb"] > ours["working_mb"] + 25
 
 
 def test_a_second_table_has_each_as_published(here, monkeypatch):
@@ -102,7 +104,7 @@ def test_a_second_table_has_each_as_published(here, monkeypatch):
     assert [row["name"] for row in table.methods] == [OURS, "careless"]
     (row,) = table.published
     assert row["error_deg"] < 1e-4 and row["confirmed"] == 0 and row["after_verdict"] is None
-    assert row["error_times_ours"] > 0 and table.to_dict()["published"]
+    assert table.to_dict()["published"]
     assert not run_contest(both, Both(tables="same"), 0, Silent()).published
     assert [r["name"] for r in run_contest(both, Both(tables="own"), 0, Silent()).methods] == [OURS]
 
@@ -113,14 +115,6 @@ def test_every_comparison_has_both_tables_and_the_one_tolerance(name):
     config = contest.config()
     assert {"AtlasD", "LieGAN"} <= set(contest.published) and config.tables == "both"
     assert config.tolerance == TOLERANCE
-
-
-def test_memory_at_three_sizes(here):
-    rows = run_contest(TOY, ToyConfig(samples=4000), 0, Silent()).memory
-    assert [(r["name"], r["samples"]) for r in rows if r["name"] == OURS] == [(OURS, s) for s in (1000, 2000, 4000)]
-    careless_rows = [r for r in rows if r["name"] == "careless"]
-    assert careless_rows[-1]["working_mb"] > careless_rows[0]["working_mb"] + 30
-    assert all("times_ours" in r for r in careless_rows)
 
 
 @pytest.mark.parametrize("measure, truth", [(span_angle_to, so(2)), (metric_likeness, so(1, 3))])
@@ -134,26 +128,28 @@ def test_errors(measure, truth):
     assert error.error(right) < 1e-4 < error.error(none)
 
 
+SEARCHES = {"search": GradientSearch.published(epochs=None, steps=5), "liegan": LieGAN(steps=5, batch=32)}
+
+
 def test_rivals_are_asked_without_gates():
     x = torch.randn(200, 2, generator=stream(0, "points"))
-    answer = ask_map(LieGG(), x, function=lambda p: p.norm(dim=-1), tolerance=0.2, seed=0)
+    plan = Plan(side=Side(x, None, lambda p: p.norm(dim=-1)), **SEARCHES)
+    answer = ask("LieGG", plan, tolerance=0.2, seed=0)
     assert LieAlgebra(answer.basis).distance(so(2)) < 1e-3 and len(answer.judged()) == 1
 
 
-def test_liegan_is_asked_about_data():
-    from atlasd.prediction.neural import MLPPredictor
-    from atlasd.prediction.train import Schedule
-    from atlasd.studies.rivals.liegan import LieGAN
-
+@pytest.mark.parametrize("name", ["LieGAN", "AtlasD"])
+def test_rivals_are_asked_about_data(name):
     x = torch.randn(200, 2, generator=stream(0, "points"))
-    quick = MLPPredictor(schedule=Schedule(epochs=1))
-    answer = ask_data(LieGAN(steps=5, batch=32), x, x.norm(dim=-1), tolerance=0.2, seed=0, predictor=quick)
-    assert answer.basis.shape == (1, 2, 2) and not len(answer.judged())  # one epoch has no skill
+    quick = {"predictor": MLPPredictor(schedule=Schedule(epochs=1))}
+    answer = ask(name, Plan(side=Side(x, x.norm(dim=-1)), shared=quick, **SEARCHES), tolerance=0.2, seed=0)
+    assert answer.basis.shape[1:] == (2, 2) and len(answer.basis) <= 1
+    assert not len(answer.judged())  # one epoch has no skill
 
 
 def test_heat_data_and_its_control():
     config = CompareHeatConfig(samples=40, steps=2)
-    plain, control = (compare_heat.data(config, 0, c) for c in (False, True))
+    plain, control = (heat_data(config, 0, c) for c in (False, True))
     assert torch.equal(plain.x, control.x) and not torch.equal(plain.y, control.y)
     torch.testing.assert_close(control.function(control.x[:2]), control.y[:2])
     x = torch.rand(1, 1, 30, 30, generator=stream(0, "field"))
@@ -166,7 +162,7 @@ def test_heat_data_and_its_control():
 @pytest.mark.parametrize("turn", [0, 1])
 def test_the_control_is_far_from_every_symmetry_of_the_grid_on_its_own_fields(mirror, turn):
     """As a square, where the tolerance is 0.04: a control that a mirror nearly leaves alone is none."""
-    side = compare_heat.data(CompareHeatConfig(samples=40, steps=20), 0, True)
+    side = heat_data(CompareHeatConfig(samples=40, steps=20), 0, True)
     inner = (..., slice(50, 78), slice(70, 98))  # away from the block and the walls
     move = lambda z: mirror(z.mT if turn else z)  # noqa: E731
     start, left, right = side.function(side.x), side.function(move(side.x)), move(side.function(side.x))

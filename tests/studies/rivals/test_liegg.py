@@ -1,4 +1,4 @@
-"""LieGG: exact systems, the streamed against the dense matrix, images, and heat with and without its source."""
+"""LieGG: exact systems, rows in pieces, images, and heat with and without its source."""
 
 import math
 
@@ -14,14 +14,7 @@ from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.heat.data import heat_fields, heat_rate
-from atlasd.studies.rivals.liegg import LieGG
-from atlasd.studies.rivals.polarization import (
-    dense_spectrum,
-    field_rows,
-    slopes,
-    streamed_spectrum,
-    vector_rows,
-)
+from atlasd.studies.rivals.liegg import LieGG, field_rows, slopes, spectrum_of, vector_rows
 
 SHEAR = torch.tensor([[[0.0, 1.0], [0.0, 0.0]]])
 
@@ -36,15 +29,6 @@ def problem(x, function, **options):
 
 def degrees(found, truth):
     return math.degrees(math.asin(found.distance(truth)))
-
-
-def wave_images(samples, size=25, seed=0):
-    """Smooth images that vanish at the border."""
-    p = pixel_grid((size, size), dtype=torch.float64)
-    k = 0.5 * torch.randn(samples, 4, 2, generator=stream(seed, "waves"), dtype=torch.float64)
-    phase = 6.3 * torch.rand(samples, 4, 1, generator=stream(seed, "phases"), dtype=torch.float64)
-    waves = (k @ p.mT + phase).cos().sum(1)
-    return (waves * (-p.square().sum(-1) / (size / 6) ** 2).exp()).reshape(samples, 1, size, size)
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -78,28 +62,25 @@ def test_outputs_are_not_summed_away():
     x = points(300, 2)
     rows = vector_rows(both, x)
     assert rows.shape == (600, 4)
-    assert float(dense_spectrum([rows], 2).values[0]) > 0.1
+    assert float(spectrum_of([rows], 2).values[0]) > 0.1
     summed = vector_rows(lambda p: both(p).sum(-1), x)
-    assert float(dense_spectrum([summed], 2).values[0]) < 1e-9
+    assert float(spectrum_of([summed], 2).values[0]) < 1e-9
 
 
 def test_sets_of_vectors_move_together():
     x = torch.randn(300, 3, 2, generator=stream(0, "sets"), dtype=torch.float64)
     rows = vector_rows(lambda p: (p[:, 0] * p[:, 1]).sum(-1) + p[:, 2].norm(dim=-1), x)
-    found = dense_spectrum([rows], 2)
+    found = spectrum_of([rows], 2)
     assert float(found.values[0]) < 1e-12 < 0.1 < float(found.values[1])
     assert degrees(LieAlgebra(found.directions[:1]), so(2)) < 1e-6
 
 
-def test_streamed_and_dense_agree():
+def test_rows_may_come_in_pieces():
     parts = [torch.randn(40, 9, generator=stream(s, "rows"), dtype=torch.float64) for s in range(5)]
-    dense, streamed = dense_spectrum(parts, 3), streamed_spectrum(iter(parts), 3)
-    torch.testing.assert_close(dense.values, streamed.values)
-    assert dense.rows == streamed.rows == 200
-    torch.testing.assert_close(dense.directions.abs(), streamed.directions.abs())
-    x = points(300, 3)
-    one = LieGG(dense=True).find(problem(x, lambda p: p.norm(dim=-1)), seed=0, progress=Silent())
-    other = LieGG(batch=7).find(problem(x, lambda p: p.norm(dim=-1)), seed=0, progress=Silent())
+    streamed = spectrum_of(iter(parts), 3)
+    torch.testing.assert_close(streamed.values, torch.linalg.svdvals(torch.cat(parts)).flip(0) / 200**0.5)
+    asked = problem(points(300, 3), lambda p: p.norm(dim=-1))
+    one, other = (LieGG(batch=batch).find(asked, seed=0, progress=Silent()) for batch in (7, 500))
     assert LieAlgebra(one.basis).distance(LieAlgebra(other.basis)) < 1e-6
 
 

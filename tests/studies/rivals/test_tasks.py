@@ -49,7 +49,7 @@ def test_ours_finds_the_field_and_nothing_in_the_control(name):
 
 def test_ours_claims_nothing_false_of_two_flows():
     config = compare_flows.CompareFlowsConfig(samples=400, noise=0.01)
-    flows = [Flow(name, *flow_task(name, 400, 0.01, 7)) for name in ("hopf", "van der pol")]
+    flows = [Flow(*flow_task(name, 400, 0.01, 7), name=name) for name in ("hopf", "van der pol")]
     answer = compare_flows.ours(flows, config, 0)
     assert [len(p) for p in answer.parts] == [1, 0] and answer.dimension == 1
     assert answer.figures() == {"detected": 1.0, "false": 0}
@@ -58,11 +58,11 @@ def test_ours_claims_nothing_false_of_two_flows():
 def test_the_flow_itself_is_divided_out():
     x, y = flow_task("rotation", 200, 0.0, 3)
     turn = torch.tensor([[[0.0, 0.0, -1.0], [0.0, 1.0, 0.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]).double()
-    rest = without_flow(Flow("rotation", x, y), turn)
+    rest = without_flow(Flow(x, y, name="rotation"), turn)
     assert (
         len(rest) == 1 and angle_of_fields(*(torch.einsum("kim,bm->kbi", f[..., 1:], x) for f in (rest, turn[1:]))) < 5
     )
-    hopf = Flow("hopf", *flow_task("hopf", 200, 0.0, 3))
+    hopf = Flow(*flow_task("hopf", 200, 0.0, 3), name="hopf")
     assert torch.equal(without_flow(hopf, turn), turn)
 
 

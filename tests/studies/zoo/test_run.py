@@ -13,11 +13,22 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.cli import main
 from atlasd.errors import InputError
 from atlasd.runtime.random import stream
-from atlasd.studies.zoo.run import QUICK, Row, Task, Zoo, describe_zoo, plan_zoo, run_task, run_zoo, zoo_table
+from atlasd.studies.zoo.field_systems import digits_reason
+from atlasd.studies.zoo.run import (
+    QUICK,
+    Row,
+    Task,
+    Zoo,
+    describe_zoo,
+    foreign_systems,
+    plan_zoo,
+    run_task,
+    run_zoo,
+    zoo_systems,
+    zoo_table,
+)
 from atlasd.studies.zoo.scoring import score_discovery
 from atlasd.studies.zoo.system import signs
-from atlasd.studies.zoo.systems import foreign_systems, zoo_systems
-from atlasd.studies.zoo.upright_digits import digits_reason
 
 
 def tilted(degrees):

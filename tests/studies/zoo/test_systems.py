@@ -9,15 +9,23 @@ from torch.func import jacrev, jvp, vmap
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
-from atlasd.geometry.actions import GridAction, derivative
+from atlasd.geometry.actions import GridAction
+from atlasd.geometry.actions import derivative as generator_of
 from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.random import stream
-from atlasd.studies.zoo.field_systems import REACH, Stencil, draw_waves, field_systems, plane_waves
+from atlasd.studies.zoo.field_systems import (
+    REACH,
+    derivative,
+    draw_waves,
+    field_systems,
+    gaussian,
+    plane_waves,
+    shift,
+)
 from atlasd.studies.zoo.negatives import negative_systems
-from atlasd.studies.zoo.scoring import check_claims
-from atlasd.studies.zoo.strength import exact_strength, standard_root
+from atlasd.studies.zoo.run import foreign_systems, zoo_systems
+from atlasd.studies.zoo.scoring import check_claims, exact_strength, standard_root
 from atlasd.studies.zoo.system import System
-from atlasd.studies.zoo.systems import foreign_systems, zoo_systems
 from atlasd.studies.zoo.vector_systems import vector_systems
 
 ZOO = zoo_systems()
@@ -45,7 +53,7 @@ def vector_residuals(system, samples):
     due = torch.zeros_like(felt)
     if system.action is not None:
         units = torch.eye(n * n, dtype=torch.float64).reshape(-1, n, n)
-        due = torch.einsum("mof,sf->som", derivative(system.action.rho_out, units), system.function(x))
+        due = torch.einsum("mof,sf->som", generator_of(system.action.rho_out, units), system.function(x))
     slope_moments = torch.einsum("sopa,soqc->paqc", slopes, slopes) / samples
     token_moments = torch.einsum("spb,sqd->pbqd", tokens, tokens) / samples
     chance = torch.einsum("paqc,pbqd->abcd", slope_moments, token_moments).reshape(n * n, n * n)
@@ -204,14 +212,14 @@ def test_stencils_have_the_exact_symbol(angle):
         k = size * math.cos(angle)
         offsets = torch.arange(-REACH, REACH + 1, dtype=torch.float64)
         wave = torch.exp(1j * k * offsets)
-        cases = {
-            Stencil.derivative(1): 1j * k,
-            Stencil.derivative(2): -(k**2),
-            Stencil.shift(-1.4): complex(math.cos(1.4 * k), -math.sin(1.4 * k)),
-            Stencil.gaussian(2.0): math.exp(-(k**2)),
-        }
-        for stencil, exact in cases.items():
-            found = (torch.tensor(stencil.taps, dtype=torch.float64) * wave).sum().item()
+        cases = (
+            (derivative(1), 1j * k),
+            (derivative(2), -(k**2)),
+            (shift(-1.4), complex(math.cos(1.4 * k), -math.sin(1.4 * k))),
+            (gaussian(2.0), math.exp(-(k**2))),
+        )
+        for taps, exact in cases:
+            found = (taps * wave).sum().item()
             assert abs(found - exact) < 1e-5
 
 

@@ -5,7 +5,7 @@ import torch
 
 import atlasd as ad
 from atlasd.errors import InputError
-from atlasd.nn.compact import haar_sample, invariant_form, unbounded_direction
+from atlasd.nn.groups import haar_sample, invariant_form, unbounded_direction
 from atlasd.runtime.random import stream
 
 COMPACT = [

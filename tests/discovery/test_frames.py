@@ -4,8 +4,7 @@ import pytest
 import torch
 
 import atlasd as ad
-from atlasd.discovery.frames import OUTSIDE, Frames, Picture
-from atlasd.discovery.make_frames import STEPS, _contrasts
+from atlasd.discovery.frames import OUTSIDE, STEPS, Frames, Picture, _contrasts
 from atlasd.errors import DataError
 
 

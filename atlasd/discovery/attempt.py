@@ -1,8 +1,8 @@
-"""One question about a fitted map, and its answer: generators first, then the discrete part."""
+"""One reading of the targets, tried from search to cosets; and whether translations would add to its group."""
 
 from __future__ import annotations
 
-__all__ = ["Clock", "Trial", "leading", "taken"]
+__all__ = ["Attempt", "Clock", "leading", "more_with_translations", "taken"]
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,14 +13,13 @@ import torch
 
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.conclude import Settled, exact_first, settle_cosets, settle_generators
+from atlasd.discovery.conclude import Conclusion, conclude_cosets, conclude_generators, consistent, exact_first
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch, Proposed
-from atlasd.discovery.problem import Problem
-from atlasd.discovery.search import Found, Search
-from atlasd.discovery.simplest import consistent
+from atlasd.discovery.problem import Problem, Proposal, Search
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.targets import KINDS, Question
-from atlasd.discovery.verdict import Court
+from atlasd.discovery.verdict import Judge
+from atlasd.geometry.actions import AffineAction, VectorAction
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.stages import current_stages
 
@@ -61,7 +60,7 @@ class Clock:
         self._last = now
 
 
-class Trial:
+class Attempt:
     """One question and its answer: generators at once, the discrete part when it is asked for.
 
     Arguments:
@@ -89,29 +88,29 @@ class Trial:
     ) -> None:
         self.question, self.problem, self.seed, self.shown = question, problem, seed, shown
         stages = current_stages()
-        nothing = Found(torch.zeros(0, problem.size, problem.size, dtype=torch.float64), unfelt=problem.size**2)
+        nothing = Proposal(torch.zeros(0, problem.size, problem.size, dtype=torch.float64), untested=problem.size**2)
         self.testable = problem.testable > TESTABLE
-        self.found: Found = nothing
+        self.found: Proposal = nothing
         self.regardless = getattr(search, "regardless", False)
         same = self._same_nearby(tolerance) if self.testable else None
         if self.testable or self.regardless:
             part = {} if same is None else {"weights": same.weights}
             self.found = stages.do("search", lambda: search.find(problem, seed=seed, progress=shown, **part))
         clock("search")
-        self.court = same or Court(problem, tolerance, seed=seed, progress=shown, weights=self.found.weights)
-        self.generators: Settled = self._ask(
-            "verdict", lambda: settle_generators(self.court, self.found if self.testable else nothing)
+        self.judge = same or Judge(problem, tolerance, seed=seed, progress=shown, weights=self.found.weights)
+        self.generators: Conclusion = self._ask(
+            "verdict", lambda: conclude_generators(self.judge, self.found if self.testable else nothing)
         )
         if some and self.testable and isinstance(search, SpectralSearch) and not self.generators.kept:
             self._of_some_charts(search)
-        self.generators = self._ask("simplest", lambda: consistent(self.court, self.generators))
+        self.generators = self._ask("simplest", lambda: consistent(self.judge, self.generators))
         if any(f.gap for f in self.generators.kept):
             self.generators = replace(self.generators, notes=(*self.generators.notes, _GAP))
         clock("verdict")
         self.proposal: CosetCandidates | None = None
-        self.elements = Settled(torch.eye(problem.size, dtype=torch.float64)[None], [], [])
+        self.elements = Conclusion(torch.eye(problem.size, dtype=torch.float64)[None], [], [])
 
-    def _same_nearby(self, tolerance: float) -> Court | None:
+    def _same_nearby(self, tolerance: float) -> Judge | None:
         """Where fields are shifted, the verdict on those charts on which the law is the same in every direction.
 
         `None` where it is the same on all charts, or on fewer than two.
@@ -119,13 +118,13 @@ class Trial:
         shifts, charts = self.problem.ambient.translations, self.problem.charts
         if charts == 1 or not len(shifts):
             return None
-        court = Court(self.problem, tolerance, seed=self.seed, progress=self.shown)
-        held = current_stages().do("shifts", lambda: court.holding(shifts, every=True).double())
-        return court.on(held) if 2 <= int(held.sum()) < charts else None
+        judge = Judge(self.problem, tolerance, seed=self.seed, progress=self.shown)
+        held = current_stages().do("shifts", lambda: judge.holding(shifts, every=True).double())
+        return judge.on(held) if 2 <= int(held.sum()) < charts else None
 
     def _ask(self, stage: str, question: Callable[[], T]) -> T:
-        """The answer of the court; where it was kept, the court also remembers what it had settled on the way."""
-        answer, self.court.memory = current_stages().do(stage, lambda: (question(), self.court.memory))
+        """The verdict; where it was kept, the judge also gets back what it had found on the way."""
+        answer, self.judge.memory = current_stages().do(stage, lambda: (question(), self.judge.memory))
         return answer
 
     def _of_some_charts(self, search: SpectralSearch) -> None:
@@ -135,18 +134,18 @@ class Trial:
             return
         held, own = torch.zeros(charts, dtype=torch.float64), self.found.chart_basis
         if len(basis):
-            held = self._ask("charts", lambda: self.court.holding(basis).double())
+            held = self._ask("charts", lambda: self.judge.holding(basis).double())
         if int(held.sum()) < 2 and own is not None:
             # What all charts together propose may be spoiled by a few: some of them propose their own.
             some = own[:: -(-charts // _ASKED)].flatten(0, 1)
-            held = self._ask("charts of their own", lambda: self.court.holding(some).double())
+            held = self._ask("charts of their own", lambda: self.judge.holding(some).double())
         if 2 <= int(held.sum()) < charts:
             self.found = current_stages().do(
                 "search of some",
                 lambda: search.find(self.problem, seed=self.seed, progress=self.shown, weights=held),
             )
-            self.court = self.court.on(held)
-            self.generators = self._ask("verdict of some", lambda: settle_generators(self.court, self.found))
+            self.judge = self.judge.on(held)
+            self.generators = self._ask("verdict of some", lambda: conclude_generators(self.judge, self.found))
 
     def _propose(self, cosets: CosetSearch) -> Proposed:
         """As in the paper, cosets of what was proposed, under the maps that it was proposed for."""
@@ -171,10 +170,12 @@ class Trial:
         # Where a continuous part could not be decided, elements of it are not to be claimed one by one.
         if judged is not None and self.testable and not undecided:
 
-            def discrete(algebra: LieAlgebra) -> Settled:
-                return settle_cosets(self.court, algebra, judged, self.found.felt, seed=self.seed, progress=self.shown)
+            def discrete(algebra: LieAlgebra) -> Conclusion:
+                return conclude_cosets(
+                    self.judge, algebra, judged, self.found.relevant, seed=self.seed, progress=self.shown
+                )
 
-            both = self._ask("cosets", lambda: exact_first(self.court, self.generators, discrete))
+            both = self._ask("cosets", lambda: exact_first(self.judge, self.generators, discrete))
             self.generators, self.elements = both
         clock("cosets")
 
@@ -202,27 +203,64 @@ class Trial:
         return "cannot tell" if self.undecided else "none" if self.testable else "not testable"
 
 
-def leading(trials: Sequence[Trial]) -> list[Trial]:
+def leading(attempts: Sequence[Attempt]) -> list[Attempt]:
     """Questions whose discrete part is looked for: those with the largest continuous part, of one kind; else all.
 
     Conventions in which components are stored may agree on rotations and differ on reflections.
     """
-    most = max(len(t.generators.kept) for t in trials)
-    first = [t for t in trials if len(t.generators.kept) == most]
+    most = max(len(t.generators.kept) for t in attempts)
+    first = [t for t in attempts if len(t.generators.kept) == most]
     return [t for t in first if not most or t.question.kind == first[0].question.kind]
 
 
-def taken(best: Trial, trials: Sequence[Trial], aside: Sequence[tuple[Question, str]] = ()) -> list[str]:
+def taken(best: Attempt, attempts: Sequence[Attempt], aside: Sequence[tuple[Question, str]] = ()) -> list[str]:
     """Which question was answered, where several fitted the data or targets transform along.
 
     Arguments:
         best: The one that was taken.
-        trials: All that were asked.
+        attempts: All that were asked.
         aside: Those that were not, and why.
     """
-    if len(trials) + len(aside) < 2 and best.question.kind not in KINDS[:2]:
+    if len(attempts) + len(aside) < 2 and best.question.kind not in KINDS[:2]:
         return []
-    others = [f"{t.question.words}: {t.brief}" for t in trials if t is not best]
+    others = [f"{t.question.words}: {t.brief}" for t in attempts if t is not best]
     others += [f"{q.words}: set aside, {why}" for q, why in aside]
     also = f"; also tried: {'; '.join(others)}" if others else ""
     return [f"the targets were taken as {best.question.words}{also}"]
+
+
+def more_with_translations(best: Attempt, search: SpectralSearch) -> list[str]:
+    """A note, where affine maps make up a larger group than linear ones.
+
+    Asked where outputs are invariant and the map feels every component; a full search and verdict follow only where
+    first order leaves room for more generators than were found.
+
+    Arguments:
+        best: The question about linear maps, with its answer.
+        search: How generators are searched for.
+    """
+    problem, judge = best.problem, best.judge
+    if problem.is_field or problem.action != VectorAction() or not best.testable or best.found.relevant is not None:
+        return []
+    posed = _with_translations(problem)
+    found = search.find(posed, seed=best.seed, progress=best.shown)
+    known = len(best.generators.matrices)
+    room = [v for v in found.spectrum if v <= judge.tolerance**2]
+    if len(room) <= known:
+        return []
+    wider = conclude_generators(Judge(posed, judge.tolerance, seed=best.seed, progress=best.shown), found)
+    if len(wider.matrices) <= known:
+        return []
+    group = Group(LieAlgebra(wider.matrices), affine=True, noise=wider.noise)
+    count = len(wider.matrices)
+    return [
+        f"with translations there is more: {count} generator{'s' * (count > 1)} in place of {known}, {group.name}; "
+        "pass action=ad.AffineAction()"
+    ]
+
+
+def _with_translations(problem: Problem) -> Problem:
+    """The same maps and data, with translations beside linear maps."""
+    frame = torch.block_diag(problem.units.frame, torch.ones(1, 1, dtype=torch.float64))
+    samples = replace(problem.samples, units=replace(problem.units, frame=frame))
+    return replace(problem, samples=samples, action=AffineAction())
