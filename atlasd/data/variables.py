@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["Choice", "choose"]
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from atlasd.data.files import DataFile, Variable, find_variable
@@ -13,6 +13,7 @@ from atlasd.errors import InputError
 
 _TARGETS = "y target targets output outputs out label labels final after mass m class is_signal answer mask"
 _INPUTS = "x input inputs in image images features feature momenta initial before data"
+_LATER = re.compile(r"(?:(?:next|new|after|later)_(.+)|(.+)_(?:next|new|after|later))", re.IGNORECASE)
 _MOMENTUM = (("e", "energy"), ("px",), ("py",), ("pz",))
 _MOST_COLUMNS = 12
 
@@ -116,7 +117,9 @@ def _guess_target(
         return list(named)
     if ahead and len(usable) == 1:
         return list(usable)
-    if (found := _called(rest, _TARGETS)) is not None:
+    if later := _later(rest, named):
+        return later
+    if (found := _called([n for n in rest if not _coordinate(n, usable)], _TARGETS)) is not None:
         return [found]
     if len(rest) == 1 and named:
         return rest
@@ -128,6 +131,21 @@ def _guess_target(
         f"--target must be named, got none; {' and '.join(str(f.path) for f in files)} "
         f"holds: {', '.join(f.describe() for f in files)}{hint}{_unusable(files)}."
     )
+
+
+def _later(rest: Sequence[str], named: Sequence[str]) -> list[str]:
+    """The next states, in the order of the states: q_next beside q; none where some other variable has no such twin."""
+    now = {m[1] or m[2]: n for n in rest if (m := _LATER.fullmatch(n))}
+    states = named or [n for n in rest if n not in now.values()]
+    return [now[n] for n in states] if now and set(states) == set(now) else []
+
+
+def _coordinate(name: str, names: Iterable[str]) -> bool:
+    """Whether a y is a coordinate and not a target: beside x and z, or where other names end in x and y, too."""
+    if name.lower() != "y":
+        return False
+    lower = {n.lower() for n in names}
+    return "z" in lower or any("y" in n and n != "y" and n.replace("y", "x") in lower for n in lower)
 
 
 def _unusable(files: Sequence[DataFile]) -> str:

@@ -126,6 +126,28 @@ def test_momenta_are_found_by_name(tmp_path):
     assert choice.tokens == (("E1", "px1", "py1", "pz1"), ("E2", "px2", "py2", "pz2"))
 
 
+@pytest.mark.parametrize(
+    ("names", "inputs", "targets"),
+    [
+        ("x y px py x_next y_next px_next py_next", "x,y,px,py", "x_next,y_next,px_next,py_next"),
+        ("next_q p next_p q", "p,q", "next_p,next_q"),
+        ("x y vx vy energy", None, None),  # y is a coordinate: which column is the target has to be said
+        ("x y z height", None, None),
+        ("x y z mass", "x,y,z", "mass"),
+        ("a b y", "a,b", "y"),
+    ],
+)
+def test_which_columns_are_the_target_is_seen_in_their_names(names, inputs, targets, tmp_path):
+    rows = [",".join(f"{v:.4f}" for v in row) for row in rng.standard_normal((40, len(names.split())))]
+    (tmp_path / "d.csv").write_text(",".join(names.split()) + "\n" + "\n".join(rows) + "\n")
+    files = [open_data(tmp_path / "d.csv")]
+    if inputs is None:
+        with pytest.raises(InputError, match="--target must be named"):
+            choose(files)
+    else:
+        assert choose(files).guessed == {"--target": targets, "--input": inputs}
+
+
 def test_channels_last_and_bytes(tmp_path):
     images = (rng.random((30, 16, 16, 3)) * 255).astype("uint8")
     np.savez(tmp_path / "d.npz", image=images, label=(images[..., 0] > 99))
