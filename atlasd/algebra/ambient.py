@@ -2,8 +2,6 @@ r"""The matrices among which a search looks: linear maps, or linear maps with tr
 
 from __future__ import annotations
 
-__all__ = ["Ambient"]
-
 from dataclasses import dataclass
 
 import torch

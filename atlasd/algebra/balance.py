@@ -2,8 +2,6 @@ r"""A frame in which a reductive algebra is as well-conditioned as it can be."""
 
 from __future__ import annotations
 
-__all__ = ["balance", "well_conditioned"]
-
 from typing import TypeAlias
 
 import numpy as np

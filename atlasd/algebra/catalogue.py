@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Conjugation", "Entry", "catalogue", "fit_conjugations", "orbit_rates"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

@@ -2,8 +2,6 @@ r"""Matrix groups: a Lie algebra and one representative per component."""
 
 from __future__ import annotations
 
-__all__ = ["Group"]
-
 import html
 from dataclasses import dataclass
 from functools import cached_property

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["fixed_point", "identify_affine", "identify_group", "name_group", "read_group"]
-
 import re
 from collections import Counter
 from collections.abc import Mapping

@@ -2,8 +2,6 @@ r"""The name of an algebra up to conjugation, with the evidence for it: numbers 
 
 from __future__ import annotations
 
-__all__ = ["Identification", "describe_eigenvalues", "gather", "identify"]
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import exp, inf, log, nan, pi

@@ -2,14 +2,6 @@ r"""Forms that an algebra leaves invariant, such as the metric of the Lorentz al
 
 from __future__ import annotations
 
-__all__ = [
-    "InvariantForms",
-    "Metric",
-    "invariant_forms",
-    "metric",
-    "metric_cosine",
-]
-
 from dataclasses import dataclass
 
 import torch

@@ -2,8 +2,6 @@ r"""Matrix Lie algebras as subspaces."""
 
 from __future__ import annotations
 
-__all__ = ["LieAlgebra"]
-
 from dataclasses import dataclass
 from functools import cached_property
 

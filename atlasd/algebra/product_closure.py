@@ -2,8 +2,6 @@ r"""From noisy elements to a closed, clean group: products, inverses, duplicates
 
 from __future__ import annotations
 
-__all__ = ["Accept", "Closure", "close_products", "locate", "multiplication_table", "polish"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["audit"]
-
 import json
 import re
 import sys

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "AsJson", "Quiet", "Running", "Seed", "Settings", "Tolerance", "carry_out", "chosen_workers", "console",
-    "experiment_names", "shown_progress", "tell", "write_run_page",
-]  # fmt: skip
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -120,7 +115,8 @@ def chosen_workers(workers: int | None, dask: str, tls: str = "") -> Iterator[No
         tls: Files for an encrypted connection to it, as `CA,CERT,KEY`.
     """
     from atlasd.errors import InputError
-    from atlasd.runtime.executor import alone, process_pool, working
+    from atlasd.runtime.executor import alone, working
+    from atlasd.runtime.pool import process_pool
 
     if workers is not None and workers < 1:
         raise InputError(f"`workers` must be at least 1, got {workers}.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["options_of", "running_options"]
-
 import dataclasses
 import functools
 import inspect

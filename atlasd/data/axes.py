@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Arrangement", "arrange"]
-
 import math
 import re
 from dataclasses import dataclass

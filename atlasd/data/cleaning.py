@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "as_floats", "as_targets", "clean", "find_copies", "missing_marks", "refuse_copies", "standardise", "unmasked",
-    "whole_tensor",
-]  # fmt: skip
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REGISTRY", "RemoteData", "RemoteFile", "data_directory", "fetch", "find_data"]
-
 import hashlib
 import http.client
 import os

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DataFile", "Variable", "find_variable", "open_data"]
-
 import importlib
 import math
 import os

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "MARGIN", "MOST_BYTES", "MOST_CELLS", "MOST_LEVELS", "MOST_LINE", "MOST_VARIABLES", "check_chunk", "check_claim",
-    "check_count", "check_size", "reading", "said",
-]  # fmt: skip
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -6,8 +6,6 @@ a line.
 
 from __future__ import annotations
 
-__all__ = ["check_opens"]
-
 import atexit
 import contextlib
 import importlib

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["gather"]
-
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Stored", "spill", "stored"]
-
 import mmap
 import secrets
 from dataclasses import dataclass, fields

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Mixing", "find_pairs"]
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Attempt", "Clock", "leading", "more_with_translations", "taken"]
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Conclusion",
-    "Kind",
-    "commuting",
-    "conclude_cosets",
-    "conclude_generators",
-    "consistent",
-    "describe_extent",
-    "exact_first",
-    "promising",
-    "words",
-]
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

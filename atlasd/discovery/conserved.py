@@ -2,8 +2,6 @@ r"""Conserved quantities: functions of a library that are constant along a flow.
 
 from __future__ import annotations
 
-__all__ = ["Conserved", "find_conserved"]
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["descend_starts", "draw_starts", "start_losses"]
-
 import math
 
 import torch

@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "damped_steps",
-    "is_rigid",
-    "normalize_starts",
-    "pull_to_normalizer",
-    "reduce_in_coset",
-    "unit_determinant",
-]
-
 import torch
 from torch import Tensor
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CosetCandidates", "CosetSearch", "Proposed"]
-
 import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal

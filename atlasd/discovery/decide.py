@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Finding", "Measurement", "approximate", "decide", "exact_class", "root"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FieldSearch", "Model", "model", "orthogonal_complement"]
-
 import math
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FRAMES", "check_content", "check_digest", "digest", "read_beside", "read_frames"]
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FlowDiscovery", "discover_flow"]
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal

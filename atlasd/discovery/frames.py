@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["OUTSIDE", "Frames", "Picture", "Track", "make_frames"]
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +15,8 @@ from atlasd.algebra.group import Group
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Residual, known_inputs, scaled, sides
 from atlasd.geometry.atlas import PlaneChart
-from atlasd.runtime.executor import Shared, current_workers
+from atlasd.runtime.executor import current_workers
+from atlasd.runtime.packing import Shared
 
 OUTSIDE = 255
 """The level of pixels that do not count."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Course", "GradientSteps"]
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

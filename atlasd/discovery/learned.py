@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LearnedMap", "PredictorSummary"]
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

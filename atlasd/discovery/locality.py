@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MOST", "ChartSurvey", "charts_by_default", "survey_charts"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["without_lost_charts"]
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Charts", "Frame", "Loss", "Objective", "Window"]
-
 from dataclasses import replace
 from typing import Literal, TypeAlias
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["pose", "prepare", "prepare_untrained", "spread_of", "testable_share", "without_common", "without_pointwise"]
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

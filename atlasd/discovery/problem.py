@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Part", "Problem", "Proposal", "Search", "in_comparison", "looked_at", "null_loss", "solve"]
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ the report and the audit of a model reduce. Charts are worked on block by block,
 
 from __future__ import annotations
 
-__all__ = ["Losses", "Residual", "equivariance_error", "scaled", "sides"]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +21,8 @@ from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
 from atlasd.prediction.predictor import part_of, selected
 from atlasd.prediction.trivial import centre_crop
-from atlasd.runtime.executor import About, Shared, current_workers
+from atlasd.runtime.executor import About, current_workers
+from atlasd.runtime.packing import Shared
 
 _LIVE = 8
 """Blocks of charts whose data stay in memory between questions."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ChartFinding", "Decision", "Direction", "Discovery", "PredictorSummary", "Verdict", "load"]
-
 import json
 import math
 from collections.abc import Mapping

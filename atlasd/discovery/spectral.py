@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SpectralSearch"]
-
 import math
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Tandem", "optimizer_state", "restore_optimizer"]
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "KINDS",
-    "Question",
-    "Targets",
-    "as_said",
-    "at_first",
-    "at_first_sight",
-    "check_targets",
-    "questions",
-    "say_rest",
-    "say_time",
-    "set_aside",
-]
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FieldDiscovery", "discover_fields", "flow_among"]
-
 import math
 import time
 from dataclasses import dataclass, field, replace
@@ -18,9 +16,10 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Conclusion, Kind, conclude_generators, words
 from atlasd.discovery.decide import approximate, exact_class
+from atlasd.discovery.learned import PredictorSummary
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.problem import Problem
-from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, percent
+from atlasd.discovery.result import ChartFinding, Discovery, percent
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.verdict import Judge
 from atlasd.errors import InputError

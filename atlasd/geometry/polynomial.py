@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PolynomialAction", "change_coordinates", "integrate", "write_field"]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "FieldSpan",
-    "Fill",
-    "Interpolation",
-    "as_spline",
-    "convolve",
-    "frame_of",
-    "pixel_grid",
-    "resample",
-    "span_of",
-]
-
 import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LayerFinding", "audit_layers", "fix_price", "found_action", "model_group"]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Audit", "ElementFinding", "audit"]
-
 import json
 import math
 from collections.abc import Callable, Iterator

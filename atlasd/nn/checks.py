@@ -2,8 +2,6 @@ r"""Whether a network commutes with a group: as a figure, and as an assertion fo
 
 from __future__ import annotations
 
-__all__ = ["assert_equivariant", "both_sides", "default_action", "evaluating", "field_error", "output_errors"]
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["export", "export_onnx", "safe_copy"]
-
 import copy
 import io
 import json

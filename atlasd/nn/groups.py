@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "GroupLike",
-    "as_group",
-    "elements_inside",
-    "elements_outside",
-    "haar_sample",
-    "invariant_form",
-    "scalings",
-    "square_root",
-    "straight_frame",
-    "unbounded_direction",
-]
-
 import math
 from typing import TypeAlias
 

@@ -15,8 +15,6 @@ Five steps make it safe for a noisy group in any coordinates:
 
 from __future__ import annotations
 
-__all__ = ["Intertwiners", "TensorMaps"]
-
 from dataclasses import dataclass, field
 
 import torch

@@ -12,8 +12,6 @@ infinite at the centre. Compact groups have determinant 1 or -1, and the questio
 
 from __future__ import annotations
 
-__all__ = ["KernelBasis", "kernel_basis"]
-
 from collections import OrderedDict
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["any_batch", "load_model", "static_batch"]
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

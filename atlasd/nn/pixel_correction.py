@@ -9,8 +9,6 @@ replace the sampled ones.
 
 from __future__ import annotations
 
-__all__ = ["Breaking", "breaking"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

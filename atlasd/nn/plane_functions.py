@@ -2,8 +2,6 @@ r"""Functions of the plane from which kernels are made, and how a group moves th
 
 from __future__ import annotations
 
-__all__ = ["Motion", "Motions", "pixel_motions", "polar_motions"]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -2,8 +2,6 @@ r"""How the channels of one field transform with the plane: trivially, as a func
 
 from __future__ import annotations
 
-__all__ = ["FieldType", "circle", "multiplets", "of_channels", "regular", "resolve", "trivial"]
-
 import math
 from dataclasses import dataclass, field, replace
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["OnnxModel", "Step", "Window", "trace"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CrossFit", "cross_fit"]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +14,8 @@ from atlasd.prediction.plants import Planted
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
 from atlasd.prediction.skill import ClosedForm, Folds
 from atlasd.prediction.train import Job
-from atlasd.runtime.executor import About, Shared, current_workers
+from atlasd.runtime.executor import About, current_workers
+from atlasd.runtime.packing import Shared
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 

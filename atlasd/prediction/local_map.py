@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Dictionary", "LocalMap"]
-
 from dataclasses import dataclass
 from typing import Any
 

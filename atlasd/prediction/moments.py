@@ -7,8 +7,6 @@ assumed, all components share one unit, and a set is seen without its order.
 
 from __future__ import annotations
 
-__all__ = ["DeepSetsPredictor", "MomentNetwork", "MomentPredictor", "SetNetwork"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

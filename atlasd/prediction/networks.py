@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ChartConv", "ChartNetworks", "VectorMLP", "gate", "initialise", "uniform"]
-
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Blueprint", "ConvPredictor", "MLPPredictor"]
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "FieldPlant",
-    "FormPlant",
-    "PlacedPlant",
-    "Planted",
-    "VectorPlant",
-    "draw_plants",
-    "place_length",
-    "with_places",
-]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FittedPredictor", "Predictor", "PredictorSpec"]
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, runtime_checkable

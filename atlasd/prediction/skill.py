@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ClosedForm", "Folds", "Skill", "measure_skill", "with_skill"]
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TileModel", "one_hot"]
-
 import itertools
 import math
 from collections.abc import Sequence

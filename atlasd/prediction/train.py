@@ -6,8 +6,6 @@ targets with something planted. Small networks take hardly longer together than 
 
 from __future__ import annotations
 
-__all__ = ["Ensemble", "Job", "Schedule", "fit_networks", "polish"]
-
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence

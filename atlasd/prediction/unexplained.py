@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Products", "explained", "strongest_wave"]
-
 from dataclasses import dataclass
 
 import torch

@@ -2,25 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "AMBER",
-    "BLUE",
-    "GREY",
-    "RED",
-    "WIDTH",
-    "draw_charts",
-    "draw_curves",
-    "draw_discovery",
-    "draw_fields",
-    "draw_located_charts",
-    "draw_matrices",
-    "draw_spectrum",
-    "figure_bytes",
-    "inline_svg",
-    "plots",
-    "write_figures",
-]
-
 import io
 import math
 import re

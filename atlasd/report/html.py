@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Section", "write_audit", "write_page", "write_report"]
-
 import base64
 import hashlib
 import math

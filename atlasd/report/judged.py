@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["COLUMNS", "MARKS", "OTHERS", "Row", "chosen_tolerance", "judged_rows", "notebook_html"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["article"]
-
 import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,22 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ENOUGH",
-    "MISSING",
-    "NULL_LEVEL",
-    "answer_sentences",
-    "axis_names",
-    "chart_reason",
-    "charts_that_agree",
-    "describe_generator",
-    "headline",
-    "interval",
-    "share",
-    "strength",
-    "track_strengths",
-]
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["slider_html"]
-
 import base64
 import io
 import json

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["draw_actions", "draw_spheres"]
-
 import math
 
 from matplotlib.figure import Figure

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["option_table", "print_discovery", "row_table"]
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

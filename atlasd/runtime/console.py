@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EscapingConsole"]
-
 from collections.abc import Iterator
 
 from rich.console import Console, ConsoleOptions, RenderableType

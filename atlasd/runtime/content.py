@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["digest_of", "read_json", "read_tensors", "tensor_digest", "unpack_tensors", "write_tensors"]
-
 import hashlib
 import json
 import math

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Context", "current_context", "find_device", "on_device", "within"]
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

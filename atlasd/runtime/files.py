@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["is_litter", "open_plain", "read_bytes", "sweep", "sync_directory", "write_atomically"]
-
 import contextlib
 import errno
 import os

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["sole_owner"]
-
 import errno
 import os
 import time

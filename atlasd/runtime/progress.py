@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LOG", "Logged", "Progress", "Silent", "Terminal", "Terse", "tell"]
-
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sized

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Stages", "abandon", "current_stages", "fingerprint", "how_to_resume", "keeping", "located", "read_plan",
-    "resuming", "scratch_directory", "without_stages",
-]  # fmt: skip
-
 import hashlib
 import json
 import shlex

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["counted", "did_you_mean", "escaped"]
-
 import difflib
 import unicodedata
 from collections.abc import Iterable

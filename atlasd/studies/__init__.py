@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EXPERIMENTS", "OWN", "Experiment", "find_experiment"]
-
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Budget",
-    "Trained",
-    "class_weights",
-    "given_discovery",
-    "mean_row",
-    "over_seeds",
-    "train_network",
-    "weight_count",
-]
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +15,8 @@ from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
 from atlasd.data.samples import Samples
-from atlasd.discovery.result import Discovery, PredictorSummary, Verdict, load
+from atlasd.discovery.learned import PredictorSummary
+from atlasd.discovery.result import Discovery, Verdict, load
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.stages import current_stages, located

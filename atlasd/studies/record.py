@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Draw", "Extras", "Plan", "Recorded", "Run", "execute", "plan_config", "plan_run", "read_fields"]
-
 import logging
 import os
 import shlex

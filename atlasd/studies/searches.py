@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PixelClassConfig", "coset_search", "gradient_search", "mirror_search"]
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ACTIONS", "class_findings", "pictures"]
-
 from collections.abc import Callable
 from typing import Any
 

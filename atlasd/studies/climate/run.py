@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "ClimateConfig", "climate_atlas", "run"]
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DISCOVERY", "PUBLISHED", "climate_samples"]
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SecondOrderPredictor"]
-
 import math
 import time
 from dataclasses import dataclass

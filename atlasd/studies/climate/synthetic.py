@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CLASSES", "VARIABLES", "ClimateMaps", "Rule", "synthetic_climate"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["write_climate", "write_map"]
-
 import importlib
 from datetime import date, timedelta
 from pathlib import Path

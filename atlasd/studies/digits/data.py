@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BACKGROUND",
-    "CENTRES",
-    "CLASSES",
-    "FILES",
-    "HEIGHT",
-    "RADIUS",
-    "WIDTH",
-    "SphereDigits",
-    "load_mnist",
-    "read_idx",
-    "sphere_mnist",
-]
-
 import gzip
 import math
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Plan", "digit_accuracy", "fit_pixels", "pixel_network"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

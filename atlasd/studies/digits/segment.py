@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ChartSegmenter", "SegmentPredictor"]
-
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any

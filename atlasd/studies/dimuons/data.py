@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Dimuons", "load_dimuons"]
-
 import io
 import zipfile
 from dataclasses import dataclass

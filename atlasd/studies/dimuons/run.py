@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "DimuonConfig", "beam_algebra", "run", "seen_algebra"]
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

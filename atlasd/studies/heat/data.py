@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ATLASES", "heat_atlas", "heat_fields", "heat_rate", "simulate_heat"]
-
 import math
 from typing import Literal
 

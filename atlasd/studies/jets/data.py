@@ -8,8 +8,6 @@ the label is_signal_new, 1 for a top. `atlasd data top-tagging` fetches it. Arra
 
 from __future__ import annotations
 
-__all__ = ["COMPONENTS", "LABEL", "Split", "find_jets", "jet_columns", "jet_count", "load_jets", "read_jets"]
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

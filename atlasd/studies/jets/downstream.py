@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "TopTaggingDownstreamConfig", "run"]
-
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ quarks inside the jet, and no detector simulation. The file that is written has 
 
 from __future__ import annotations
 
-__all__ = ["JetSettings", "generate_jets", "generate_shard"]
-
 import importlib
 import json
 import math

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["accuracy", "auroc", "background_rejection", "log_odds", "train_tagger"]
-
 import torch
 from torch import Tensor
 from torch.nn import functional

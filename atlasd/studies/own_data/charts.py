@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["NOT_LINEAR", "Placement", "place_charts", "plan_charts", "slowness"]
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

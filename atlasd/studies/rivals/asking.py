@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Plan", "Side", "ask", "published_on_charts", "rival_methods"]
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AugmentationLearning", "perceptron"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise

@@ -14,8 +14,6 @@ Seconds are those of the processor, in one thread: what else the machine does me
 
 from __future__ import annotations
 
-__all__ = ["OURS", "Answer", "CompareConfig", "Contest", "Method", "Task", "find_contest", "perform", "run_contest"]
-
 import json
 import pkgutil
 import time

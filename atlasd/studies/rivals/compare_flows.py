@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONTEST", "CompareFlowsConfig", "Flow", "claimed"]
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

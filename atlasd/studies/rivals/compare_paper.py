@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DIMUONS", "HEAT", "SPHERE_MNIST", "TOP_TAGGING", "CompareHeatConfig", "heat_data", "oblique"]
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

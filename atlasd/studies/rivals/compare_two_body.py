@@ -5,8 +5,6 @@ What each method finds is used to augment the data of a network.
 
 from __future__ import annotations
 
-__all__ = ["CONTEST", "CompareTwoBodyConfig", "augmented_error", "joint_rotation", "network_error", "two_body_orbits"]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -15,8 +15,6 @@ References:
 
 from __future__ import annotations
 
-__all__ = ["Determining", "Law", "Library", "Paths", "fit_law"]
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DELTA", "SYSTEMS", "box", "brackets", "defects", "flow_task", "true_generators"]
-
 from collections.abc import Callable
 from typing import TypeAlias
 

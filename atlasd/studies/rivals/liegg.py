@@ -6,8 +6,6 @@ the matrix times h is zero; its singular values say how far from zero each direc
 
 from __future__ import annotations
 
-__all__ = ["LieGG", "field_rows", "slopes", "spectrum_of", "vector_rows"]
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "LieGGHeatConfig", "run"]
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

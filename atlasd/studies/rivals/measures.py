@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Measure", "angle_of_fields", "field_angle", "metric_likeness", "span_angle_to"]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FixedThreshold", "RankTest", "Rule", "Spectrum", "solve_spectrum", "wald_p_value"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["find_on_sphere", "turn_sphere"]
-
 import math
 
 import torch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LINEAR", "TaskConfig", "by_rule", "converted", "elementary", "linear_plan", "normal", "rippled"]
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial

@@ -6,8 +6,6 @@ space of a matrix with one column for each function of the library. A rule says 
 
 from __future__ import annotations
 
-__all__ = ["Polynomial", "VectorFields", "homogeneous_to_fields"]
-
 import math
 from dataclasses import dataclass, field
 

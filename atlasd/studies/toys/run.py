@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "FunctionConfig", "ToyConfig", "discover_toy", "element_errors", "run"]
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

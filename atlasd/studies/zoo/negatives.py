@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FAR_APART", "broken_fields", "broken_vectors", "lopsided", "negative_systems", "ripples"]
-
 import cmath
 import math
 from collections.abc import Iterable

@@ -2,21 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "QUICK",
-    "Row",
-    "Task",
-    "Zoo",
-    "describe_zoo",
-    "foreign_systems",
-    "plan_zoo",
-    "run_task",
-    "run_zoo",
-    "write_zoo",
-    "zoo_systems",
-    "zoo_table",
-]
-
 import json
 import time
 from collections.abc import Iterable, Sequence
@@ -35,8 +20,9 @@ from atlasd.prediction.neural import ConvPredictor, MLPPredictor
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.prediction.train import Schedule
 from atlasd.runtime.codec import storable
-from atlasd.runtime.executor import current_workers, process_pool, working
+from atlasd.runtime.executor import current_workers, working
 from atlasd.runtime.files import write_atomically
+from atlasd.runtime.pool import process_pool
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 from atlasd.runtime.text import did_you_mean

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Claims",
-    "Outcome",
-    "Score",
-    "check_claims",
-    "exact_losses",
-    "exact_strength",
-    "score_discovery",
-    "standard_root",
-    "standard_size",
-]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Function",
-    "Sampler",
-    "System",
-    "alone",
-    "conjugated",
-    "framed",
-    "log_norm",
-    "normal",
-    "signed_permutations",
-    "signs",
-    "vector_system",
-]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["area", "interval", "kepler_states", "kepler_step", "kepler_systems", "vector_systems"]
-
 import math
 from dataclasses import replace
 
