@@ -42,7 +42,7 @@ def audit(
     import torch
 
     from atlasd.nn.auditing import audit as run
-    from atlasd.nn.model_files import load_model, static_batch
+    from atlasd.nn.exporting import load_model, static_batch
     from atlasd.nn.tensor_types import vector
     from atlasd.report.html import write_audit
 

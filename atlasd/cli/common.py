@@ -76,7 +76,7 @@ def experiment_names(incomplete: str) -> list[str]:
 
 def console() -> Console:
     """Standard output; where it is a pipe, tables are not folded to 80 columns."""
-    from atlasd.runtime.console import EscapingConsole
+    from atlasd.runtime.text import EscapingConsole
 
     made = EscapingConsole(highlight=False)
     return made if made.is_terminal else EscapingConsole(highlight=False, width=160)

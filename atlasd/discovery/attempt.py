@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -14,10 +14,12 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Conclusion, conclude_cosets, conclude_generators, consistent, exact_first
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch, Proposed
 from atlasd.discovery.problem import Problem, Proposal, Search
+from atlasd.discovery.result import ChartFinding, Discovery
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.targets import KINDS, Question
 from atlasd.discovery.verdict import Judge
 from atlasd.geometry.actions import AffineAction, VectorAction
+from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.stages import current_stages
 
@@ -262,3 +264,27 @@ def _with_translations(problem: Problem) -> Problem:
     frame = torch.block_diag(problem.units.frame, torch.ones(1, 1, dtype=torch.float64))
     samples = replace(problem.samples, units=replace(problem.units, frame=frame))
     return replace(problem, samples=samples, action=AffineAction())
+
+
+def without_lost_charts(found: Discovery, atlas: Atlas, lost: Mapping[int, str]) -> Discovery:
+    """A discovery from some of the charts, as one of the whole atlas in which the lost charts are named.
+
+    Arguments:
+        found: What the other charts gave.
+        atlas: All charts.
+        lost: Numbers of the lost charts, and why they were lost.
+    """
+    others = iter(found.charts)
+    nan = float("nan")
+    charts = tuple(
+        ChartFinding(tuple(chart.center), nan, True, nan, f"left out: {lost[k]}") if k in lost else next(others)
+        for k, chart in enumerate(atlas.charts)
+    )
+    own = found.chart_generators
+    if own is not None:
+        whole = own.new_full((len(charts), *own.shape[1:]), nan)
+        whole[[k for k in range(len(charts)) if k not in lost]] = own
+        own = whole
+    names = ", ".join(map(str, sorted(lost)))
+    reason = f"{found.verdict.reason} Note: charts {names} were left out: {next(iter(lost.values()))}."
+    return replace(found, charts=charts, chart_generators=own, verdict=replace(found.verdict, reason=reason))

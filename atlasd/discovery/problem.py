@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from atlasd.algebra.ambient import Ambient
+from atlasd.algebra.lie import Ambient
 from atlasd.data.samples import Samples, chart_blocks
 from atlasd.data.units import Units
 from atlasd.geometry.actions import Action, GridAction, VectorAction

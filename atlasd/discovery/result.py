@@ -236,7 +236,7 @@ class Discovery:
         return draw_discovery(self)
 
     def _repr_html_(self) -> str:
-        from atlasd.report.judged import notebook_html
+        from atlasd.report.sentences import notebook_html
 
         return notebook_html(self)
 

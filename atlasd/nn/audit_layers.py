@@ -19,8 +19,8 @@ from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.nn.averaging import symmetrize
 from atlasd.nn.canonical import canonicalize
 from atlasd.nn.checks import evaluating, leaves
+from atlasd.nn.exporting import any_batch
 from atlasd.nn.groups import invariant_form
-from atlasd.nn.model_files import any_batch
 from atlasd.nn.tensor_types import TensorType
 from atlasd.nn.traces import Step, trace
 

@@ -14,16 +14,19 @@ from torch import Tensor
 
 from atlasd.discovery.result import ChartFinding, Direction, Discovery
 from atlasd.report.figures import draw_curves, draw_fields, draw_located_charts, draw_spectrum, inline_svg
-from atlasd.report.judged import COLUMNS, MARKS, chosen_tolerance, judged_rows
 from atlasd.report.sentences import (
+    COLUMNS,
+    MARKS,
     MISSING,
     NULL_LEVEL,
     answer_sentences,
     axis_names,
     chart_reason,
     charts_that_agree,
+    chosen_tolerance,
     describe_generator,
     headline,
+    judged_rows,
     share,
     strength,
     track_strengths,

@@ -21,8 +21,15 @@ from torch import Tensor
 from atlasd.discovery.frames import Track
 from atlasd.discovery.result import Discovery
 from atlasd.report.figures import AMBER, BLUE, GREY, RED, WIDTH, inline_svg
-from atlasd.report.judged import chosen_tolerance
-from atlasd.report.sentences import ENOUGH, axis_names, describe_generator, share, strength, track_strengths
+from atlasd.report.sentences import (
+    ENOUGH,
+    axis_names,
+    chosen_tolerance,
+    describe_generator,
+    share,
+    strength,
+    track_strengths,
+)
 from atlasd.report.templates import part
 
 _PANELS = {

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from atlasd.discovery.result import Direction, Discovery
 from atlasd.report.figures import AMBER, BLUE, GREY, WIDTH, inline_svg, plots
-from atlasd.report.judged import chosen_tolerance
-from atlasd.report.sentences import MISSING, share, strength
+from atlasd.report.sentences import MISSING, chosen_tolerance, share, strength
 from atlasd.report.templates import part
 
 _MOST_ROWS = 12

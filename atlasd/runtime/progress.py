@@ -66,7 +66,7 @@ class Terse(Silent):
 
     def tell(self, message: str) -> None:
         """Says one line that is never left out."""
-        from atlasd.runtime.console import EscapingConsole
+        from atlasd.runtime.text import EscapingConsole
 
         EscapingConsole(stderr=True, soft_wrap=True).print(message, highlight=False, markup=False)
 
@@ -86,7 +86,7 @@ class Terminal:
     def __init__(self, verbose: bool = False) -> None:
         import rich.progress as bars
 
-        from atlasd.runtime.console import EscapingConsole
+        from atlasd.runtime.text import EscapingConsole
 
         self._verbose = verbose
         self._console = EscapingConsole(stderr=True, soft_wrap=True)

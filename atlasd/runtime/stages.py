@@ -16,8 +16,7 @@ from atlasd.errors import DataError
 from atlasd.runtime.codec import Unstorable, decode, encode
 from atlasd.runtime.content import MOST_TENSORS, digest_of, read_json, unpack_tensors, write_tensors
 from atlasd.runtime.context import current_context, within
-from atlasd.runtime.files import SCRATCH, is_litter, read_bytes, sweep, write_atomically
-from atlasd.runtime.lock import sole_owner
+from atlasd.runtime.files import SCRATCH, is_litter, read_bytes, sole_owner, sweep, write_atomically
 
 T = TypeVar("T")
 SCHEMA = 1
