@@ -55,7 +55,6 @@ def balance(generators: Array, iterations: int = 300, precision: float = 1e-3) -
 
     Arguments:
         generators: Independent matrices, with shape `(k, n, n)`.
-        iterations: Most steps of the descent.
         precision: Norm of the slope at which it stops.
 
     Returns:

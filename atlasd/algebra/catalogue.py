@@ -229,7 +229,6 @@ def fit_conjugations(target: Tensor, sources: list[Tensor], starts: int = 8, ite
         target: Orthonormal generators, with shape `(k, n, n)`.
         sources: Generators of algebras of the same dimension, each with shape `(k, n, n)`.
         starts: Number of starts per source.
-        iterations: Number of steps.
 
     Returns:
         The best conjugation of each source.

@@ -291,7 +291,6 @@ def gather(algebra: LieAlgebra, structure: bool = True) -> dict[str, Any]:
     r"""Dimensions of the parts of `algebra`, of what it fixes and of what commutes with it.
 
     Arguments:
-        algebra: The algebra.
         structure: Whether to look inside; a span that is not closed has no structure.
 
     Example:

@@ -80,7 +80,6 @@ def invariant_forms(
     r"""Bilinear forms with :math:`A^T J + J A = 0` for every generator A.
 
     Arguments:
-        algebra: The algebra.
         symmetric: Whether to look for symmetric or for antisymmetric forms.
         tolerance: Largest root-mean-square change under a unit generator that counts as invariant.
         conformal: Replace A by its trace-free part, so that a scaling generator, which every form obeys

@@ -222,7 +222,6 @@ class Ambient:
     r"""GL(n), or the affine maps of n - 1 coordinates as homogeneous matrices of size n.
 
     Arguments:
-        size: Size n of the matrices.
         affine: Whether the last row is that of a homogeneous matrix.
 
     Example:

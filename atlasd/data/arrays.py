@@ -25,7 +25,6 @@ class Mixing:
     """The representation of 2 x 2 matrices on channels some of which are components of vectors.
 
     Arguments:
-        channels: Number of channels.
         pairs: Channels `(along the columns, along the rows)` of each vector, such as (eastward, northward).
         rows_up: Whether the row component points to growing row numbers.
 
@@ -56,7 +55,6 @@ def find_pairs(names: Sequence[str], asked: str) -> tuple[tuple[int, int], ...]:
     """Pairs of channels that are components of one vector.
 
     Arguments:
-        names: Names of the channels.
         asked: `auto` to go by names (u and v, vx and vy), `none`, or pairs such as `u,v;bx,by`.
     """
     position = {n: k for k, n in enumerate(names)}
@@ -121,7 +119,6 @@ class OwnData:
 
     Arguments:
         x: Fields `(N, C, *S)`, vectors `(N, n)` or sets `(N, P, n)`.
-        y: Targets.
         inputs: Names of the input channels, where each has one.
         targets: Names of the target channels, where each has one.
         rows_up: Whether the coordinate of the rows grows with their index, as it does not where north comes first;

@@ -40,8 +40,6 @@ def clean(
         x: Inputs, samples first.
         y: Targets, samples first.
         names: What to call them in messages.
-        nan: `refuse` or `mask`.
-        duplicates: `refuse` or `drop`.
         is_field: Whether the inputs are fields.
         minimum: The fewest samples that may be left.
         columns: Names of the columns of each, where each has one.

@@ -27,7 +27,6 @@ class _Header:
     """What the first bytes of an array say.
 
     Arguments:
-        shape: Its shape.
         order: `F` where the first axis runs fastest, else `C`.
         dtype: The kind of its numbers.
         offset: Where they begin.

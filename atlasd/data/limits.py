@@ -64,7 +64,6 @@ def reading(path: Path, kind: str, size: float = 0.0) -> Iterator[None]:
     """Whatever a library raises about a file inside the context becomes one line, and so does too much memory.
 
     Arguments:
-        path: The file.
         kind: What it should be: `HDF5 file`.
         size: Bytes that it may take, beyond `MARGIN`; infinite for what the user has opened.
     """

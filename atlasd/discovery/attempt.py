@@ -64,12 +64,6 @@ class Attempt:
     """One question and its answer: generators at once, the discrete part when it is asked for.
 
     Arguments:
-        question: The question.
-        problem: Maps, action and data.
-        search: How generators are searched for.
-        tolerance: The largest strength that counts as a symmetry.
-        seed: Seed of every random stream.
-        shown: Progress display.
         clock: Times of the stages.
         some: Whether some charts are asked where all of them together show nothing.
     """
@@ -218,7 +212,6 @@ def taken(best: Attempt, attempts: Sequence[Attempt], aside: Sequence[tuple[Ques
 
     Arguments:
         best: The one that was taken.
-        attempts: All that were asked.
         aside: Those that were not, and why.
     """
     if len(attempts) + len(aside) < 2 and best.question.kind not in KINDS[:2]:
@@ -237,7 +230,6 @@ def more_with_translations(best: Attempt, search: SpectralSearch) -> list[str]:
 
     Arguments:
         best: The question about linear maps, with its answer.
-        search: How generators are searched for.
     """
     problem, judge = best.problem, best.judge
     if problem.is_field or problem.action != VectorAction() or not best.testable or best.found.relevant is not None:
@@ -271,7 +263,6 @@ def without_lost_charts(found: Discovery, atlas: Atlas, lost: Mapping[int, str])
 
     Arguments:
         found: What the other charts gave.
-        atlas: All charts.
         lost: Numbers of the lost charts, and why they were lost.
     """
     others = iter(found.charts)

@@ -58,7 +58,6 @@ def normalize_starts(
         algebra: The algebra found.
         starts: Matrices, with shape `(M, n, n)`.
         ambient: The group of all matrices that are looked at; all linear maps by default.
-        iterations: Most steps.
 
     Returns:
         The matrices, and the share of the generators' size that is left outside, `(M,)`.
@@ -155,9 +154,6 @@ def draw_starts(count: int, n: int, generator: torch.Generator, initial: Tensor 
     """Standard normal matrices, `(count, n, n)`, or the given ones if none of them is singular.
 
     Arguments:
-        count: How many to draw.
-        n: Their size.
-        generator: The source of randomness.
         initial: Starts of the user, with shape `(M, n, n)`.
     """
     if initial is not None:
@@ -195,14 +191,8 @@ def descend_starts(
     Arguments:
         objective: The error, and with it the maps and the data.
         starts: Matrices, with shape `(M, n, n)`, in the units of the objective.
-        index: Samples to look at.
         normalize: Scales every matrix to |det| = 1 before it acts, and in what is returned.
-        steps: Batches.
-        batch: Samples in a batch.
-        learning_rate: Of Adam at the start.
         anneal: Lets the rate fall along a cosine.
-        generator: The source of randomness.
-        progress: Progress display.
 
     Returns:
         The matrices `(M, n, n)` without those that became singular, and the mean error of the better half at each step.

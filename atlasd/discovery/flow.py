@@ -30,11 +30,7 @@ from atlasd.runtime.progress import Progress, Silent
 
 @dataclass(frozen=True, kw_only=True)
 class FlowPredictor(FormPredictor):
-    """Regression in closed form with many folds, which cost nothing there: each fit sees nearly all states.
-
-    Arguments:
-        folds: Number of folds.
-    """
+    """Regression in closed form with many folds, which cost nothing there: each fit sees nearly all states."""
 
     folds: int = 10
 

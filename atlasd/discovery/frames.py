@@ -28,8 +28,6 @@ class Picture:
 
     Arguments:
         levels: With shape `(*, h, w)`, unsigned bytes.
-        low: The smallest number.
-        high: The largest.
 
     Example:
         >>> Picture.of(torch.tensor([[0.0, 1.0, float("nan")]])).levels.tolist()
@@ -90,7 +88,6 @@ class Frames:
     """What the slider of the report shows, and the field under its map.
 
     Arguments:
-        tracks: The paths.
         field: One input field, levels `(h, w)`, possibly made smaller; `None` for vectors.
         shape: Spatial shape of the data's fields, in pixels; empty for vectors.
         radii: In- and out-radius of the charts in pixels; empty where the chart is everything.
@@ -176,7 +173,6 @@ def make_frames(problem: Problem, group: Group, weights: Tensor, *, testable: bo
     """Transforms samples along every generator, through the cosets, and once where there is no symmetry.
 
     Arguments:
-        problem: Maps and data, in standard units.
         group: What was found, in raw units.
         weights: Weights of the charts, with shape `(K,)`.
         testable: Whether there is anything to show; otherwise only the background is kept.
@@ -206,7 +202,6 @@ class _Scene:
     """What is filmed; data are read where it is filmed.
 
     Arguments:
-        problem: A problem with one block of charts.
         chart: The chart that is shown.
     """
 

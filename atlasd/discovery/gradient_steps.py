@@ -23,12 +23,7 @@ from atlasd.runtime.stages import current_stages
 
 
 class Tandem:
-    """The networks of all charts, one step of training at a time.
-
-    Arguments:
-        problem: Data, and the recipe of the networks, whose learning rate and loss are used.
-        seed: Seed of the first weights.
-    """
+    """The networks of all charts, one step of training at a time."""
 
     def __init__(self, problem: Problem, seed: object) -> None:
         draw = getattr(problem.recipe, "blueprint", None)
@@ -116,14 +111,7 @@ class Course:
 
 
 class GradientSteps:
-    """One descent: generators, their optimiser, the order of the samples, and the predictors where they learn too.
-
-    Arguments:
-        search: The settings.
-        problem: Maps, action and data.
-        k: The number of generators.
-        seed: Seed of the start and of all draws.
-    """
+    """One descent: generators, their optimiser, the order of the samples, and the predictors where they learn too."""
 
     def __init__(self, search: GradientSearch, problem: Problem, k: int, seed: object) -> None:
         self._search, self._problem, self._k = search, problem, k

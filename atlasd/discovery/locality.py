@@ -34,7 +34,6 @@ class TileModel:
     Arguments:
         x: Fields `(N, C, *S)`.
         y: Targets `(N, C', *S)`.
-        generator: The source of randomness.
         samples: The most samples to draw from.
     """
 
@@ -51,7 +50,6 @@ class TileModel:
 
         Arguments:
             centre: Centre of the tile.
-            radius: Half its width.
             reaches: Distances in pixels up to which input is seen.
             far: Also measure, under key -1, with pixels far away added to the largest reach.
         """
@@ -248,14 +246,7 @@ def survey_charts(
 
 
 def charts_by_default(x: Any, y: Any, *, seed: int, progress: Progress) -> Atlas | None:
-    """Charts for data that came without: `None` for vectors, classes, and fields no larger than a chart.
-
-    Arguments:
-        x: Inputs.
-        y: Targets.
-        seed: Seed of every random stream.
-        progress: Progress display.
-    """
+    """Charts for data that came without: `None` for vectors, classes, and fields no larger than a chart."""
     samples = Samples.check(x, y, minimum=20)
     shape = tuple(samples.x.shape[2:])
     if not samples.is_field or samples.classes or (min(shape) - 1) // 2 < _out_radius(shape) + _LEAST:

@@ -36,13 +36,10 @@ class Problem:
         functions: One map for each fold, from inputs `(B, K, *in)` to outputs `(B, K, *out)`, in the space in which
             outputs are compared (probabilities for classes).
         fold: Number of the map that each sample was held out of, `(N,)`.
-        action: How matrices transform inputs and outputs.
-        samples: Inputs and targets.
         known: Whether the map is a given function, known everywhere.
         radius: Radius of the disc of outputs that count, in pixels; `None` for vectors.
         reach: Radius of the map's receptive field, in pixels.
         pointwise: The part of the targets that looks at one pixel only, and so commutes with every transformation.
-        classes: Number of classes, 0 for regression.
         background: The class whose pixels do not count; `None` for none.
         fits: The predictors behind `functions`; `None` for a given function.
         testable: Share of the spread of the targets that does not commute with everything by itself.
@@ -182,7 +179,6 @@ class Problem:
         output patch, and whose receptive field has its source inside the input patch.
 
         Arguments:
-            shape: Spatial shape of the outputs.
             g: Group elements `(n, n)` or `(*L, n, n)`.
             inside: Spatial shape of the inputs.
         """

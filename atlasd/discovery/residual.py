@@ -39,7 +39,6 @@ def sides(function: Function, action: Action, x: Tensor, y: Tensor, g: Tensor) -
     Arguments:
         function: The map f.
         action: How g transforms inputs and outputs.
-        x: Inputs.
         y: Outputs that belong to them: labels, or f(x).
         g: One matrix `(n, n)`, or one for each leading axis of `x`.
     """
@@ -133,7 +132,6 @@ class Residual:
     """Answers for some samples of a problem, block by block of its charts.
 
     Arguments:
-        problem: Maps, action, data and window.
         index: The samples, `(B,)`.
         coverage: Where data are; `None` where the map is known everywhere, or where nobody asks.
         weights: Weights of the charts, `(K,)`. Those of weight 0 are not asked, where maps of single charts can be:
@@ -261,7 +259,6 @@ def known_inputs(
     """Where the data of a problem are; nothing for a function that is known everywhere.
 
     Arguments:
-        problem: The problem.
         most: The most vectors that are looked at.
         weights: Weights of the charts, `(K,)`; those of weight 0 do not count.
     """

@@ -43,13 +43,9 @@ class Direction:
 
     Arguments:
         strength: Strength of the breaking on held-out labels.
-        lower: Lower end of its confidence interval.
-        upper: Upper end.
         sensitivity: Share of a planted breaking that would have been noticed.
         coverage: Share of the transformed samples that lie where data are.
         decision: What follows.
-        reason: One sentence that says why.
-        tolerance: The largest strength that counts as a symmetry.
         extent: Largest size |t| at which a generator was judged; `None` for a single element.
     """
 

@@ -39,7 +39,6 @@ class Question:
 
     Arguments:
         kind: `vector`, `covector` or `trivial`.
-        action: The action, in raw units.
         words: How the targets are taken, for people.
     """
 
@@ -72,7 +71,6 @@ def questions(problem: Problem, action: Action | None, given: Targets) -> list[Q
     """The questions that were asked for and fit the shape of the targets, those about invariants last.
 
     Arguments:
-        problem: A problem in which outputs are invariants.
         action: The action that was given; `None` for the plain one.
         given: How the targets are to be taken.
     """
@@ -98,7 +96,6 @@ def as_said(words: str, n: int, channels: int, outputs: int) -> tuple[Representa
 
     Arguments:
         words: What `Question.words` says, or anything else.
-        n: Size of the matrices.
         channels: Channels of fields; 0 for vectors.
         outputs: Channels or numbers that go out.
     """
@@ -136,10 +133,8 @@ def say_rest(seconds: float, questions: int, is_field: bool, shown: Progress) ->
     """Says how long the rest may take, from the time that one question took.
 
     Arguments:
-        seconds: That time.
         questions: Questions that are still to be asked.
         is_field: Whether inputs are fields: for them the discrete part is quick.
-        shown: Progress display.
     """
     _say_left((questions + (_DISCRETE[0] if is_field else _DISCRETE[1])) * seconds, "by the search before", shown)
 

@@ -43,7 +43,6 @@ class FieldDiscovery(Discovery):
 
     Arguments:
         fields: Coefficients of the monomials in every component of every field, `(k, n, m)`.
-        degree: Highest degree of the monomials.
         sizes: How large each term is on the data with coefficient 1, `(n, m)`; small ones are not written.
     """
 
@@ -86,12 +85,7 @@ def discover_fields(
     itself, of the fields that commute with it, and of the functions that it conserves.
 
     Arguments:
-        x: Inputs.
-        y: Targets.
         action: The fields that are looked at.
-        tolerance: The largest strength of a breaking that counts as a symmetry.
-        seed: Seed of every random stream.
-        progress: Progress display.
         options: `function` and `predictor`, as in `discover`.
     """
     started = time.perf_counter()

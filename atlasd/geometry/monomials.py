@@ -20,7 +20,6 @@ class Monomials:
 
     Arguments:
         size: Number of variables.
-        degree: Highest degree.
         least: Lowest degree.
 
     Example:

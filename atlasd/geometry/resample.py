@@ -22,7 +22,6 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Stencils `(K, O, C, *width)` of fields `(B, K, C, *S)`, with shape `(B, K, O, *(S - width + 1))`.
 
     Arguments:
-        x: The fields.
         weight: One stencil for every chart, or one for all charts, `(1, O, C, *width)`.
         bias: What is added, `(K, O)`.
     """

@@ -108,11 +108,8 @@ class LayerFinding:
     """One layer under the worst element.
 
     Arguments:
-        name: Its name.
-        kind: Its type.
         given: Breaking of what comes in, beyond any orthogonal map of the channels.
         made: Breaking of what goes out.
-        culprit: Whether the breaking starts here.
         cause: The likely cause where it is plain, or "".
     """
 

@@ -68,7 +68,6 @@ def breaking(
     """The forms for kernels of so many pixels; `None` where they would be too large.
 
     Arguments:
-        group: The group.
         size: Height and width in pixels.
         generators: Generators of unit norm on matrices (out, in), flattened, each `(entries, entries)`.
         elements: Cosets but the identity, likewise.

@@ -110,7 +110,6 @@ def polar_motions(group: Group, size: int, form: Tensor | None) -> Motions:
     r"""Rings one pixel apart, each with the frequencies that its pixels can tell apart.
 
     Arguments:
-        group: The group.
         size: Width of the kernel in pixels.
         form: The scalar product that the group keeps: rings are its ellipses, the largest inscribed in the window.
             `None` for a group that keeps none: rings then cover the corners and go on outside, since no bounded

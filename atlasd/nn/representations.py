@@ -180,7 +180,6 @@ def of_channels(rho: Representation | None, channels: int) -> FieldType:
 
     Arguments:
         rho: The representation on the channels, as `GridAction(rho_in=..., rho_out=...)` takes it; `None` for scalars.
-        channels: Their number.
     """
     if rho is None:
         return trivial()

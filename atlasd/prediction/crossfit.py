@@ -33,7 +33,6 @@ class CrossFit:
         members: One predictor for every fold, fitted to the other folds.
         fold: Number of each sample's fold, `(N,)`.
         recipe: How they were fitted.
-        seed: Seed of the fits.
         plants: What may be planted.
         answers: For every plant the predictors of all folds fitted to it alone, where the recipe is linear in the
             targets: then nothing has to be fitted again.
@@ -111,8 +110,6 @@ def cross_fit(
         recipe: How to fit.
         samples: The data, in standard units.
         plants: What may be planted later.
-        seed: Seed of every random stream.
-        progress: Progress display.
     """
     count = int(getattr(recipe, "folds", _FOLDS))
     fold = draw_folds(len(samples), count, stream(seed, "folds"))

@@ -96,11 +96,8 @@ def fit_blocks(
 
     Arguments:
         recipe: How to fit; one with a true attribute `together` is given all charts at once.
-        samples: The data.
         train: Indices to fit on.
         held_out: Indices to stop early on, and to measure skill on.
-        seed: Seed of every random stream; every block after the first has its own.
-        progress: Progress display.
     """
     charts = len(samples.atlas)
     blocks = [range(charts)] if getattr(recipe, "together", False) else samples.blocks

@@ -42,7 +42,6 @@ class FormPredictor(ClosedForm):
     equations serve all folds, and all that is planted.
 
     Arguments:
-        degree: The highest degree of monomials.
         widths: Widths of the bumps, relative to the size of the inputs.
         bumps: The most bumps.
         most: The most features.
@@ -258,7 +257,6 @@ class _Sums:
 
         Arguments:
             ridges: R ridge strengths.
-            fold: The fold that is left out.
             outputs: How many columns are solved for; all by default, with what is planted.
         """
         assert self.right is not None

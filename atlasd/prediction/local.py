@@ -29,7 +29,6 @@ class Dictionary:
     """What is formed of a neighbourhood.
 
     Arguments:
-        mean: Mean of every channel, `(C,)`.
         frame: Components of the neighbourhood, each of unit size, `(Z, C, F)`.
         triples: Components whose products of three are formed, `(T, 3)`.
         lines: Components whose fourth and fifth powers are formed, `(L,)`.
@@ -112,7 +111,6 @@ class LocalMap:
         form: Weights of products of two components, `(K, O, Z, Z)`.
         cubes: Weights of products of three and of higher powers, `(K, T, O)`.
         kinks: Weights of absolute values, `(K, A, O)`.
-        shape: Spatial shape of the outputs.
     """
 
     def __init__(

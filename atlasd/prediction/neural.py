@@ -28,7 +28,6 @@ class Architecture:
     """A kind of network with its shape: all but the weights.
 
     Arguments:
-        kind: The class.
         shape: Positional arguments.
         options: Arguments by name.
     """
@@ -95,7 +94,6 @@ class Blueprint:
 
     Arguments:
         make: Builds it, from a generator of its first weights.
-        kind: Its name for people.
         reach: Radius of its receptive field in pixels, to the farthest.
         class_weights: How much every class counts in its loss, `(classes,)`; `None` for all alike.
     """

@@ -27,7 +27,6 @@ def with_places(x: Tensor, length: float) -> Tensor:
     A stencil of these is one whose weights are linear in the place.
 
     Arguments:
-        x: The fields.
         length: Unit of the coordinates, which are measured from the centre.
     """
     shape = tuple(x.shape[3:])

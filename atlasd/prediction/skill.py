@@ -41,10 +41,8 @@ def measure_skill(
 
     Arguments:
         function: The predictor, giving logits for classes.
-        samples: The data.
         train: Indices that the trivial models may see.
         held_out: Indices that judge.
-        batch: Samples read together.
         limit: The most samples looked at on each side; by default 512, or 128 fields, each of which has many pixels.
         inner: Shape of the middle of the outputs that counts, all of them by default.
     """
@@ -95,14 +93,10 @@ def with_skill(
 
     Arguments:
         functions: The map of the targets, and after it those of plants.
-        samples: The data.
         train: Indices that were fitted to.
         held_out: Indices that judge.
-        kind: Name for people.
         reach: Radius of the receptive field in pixels.
-        seconds: Time the fit took.
         inner: Shape of the middle of the outputs that counts.
-        curves: Training curves.
     """
     skill = measure_skill(functions[0], samples, train, held_out, inner=inner)
     told = (kind, skill.pooled, skill.charts, reach, samples.classes, len(train), seconds, curves or {})
@@ -114,7 +108,6 @@ class Folds:
     """What a recipe in closed form is to fit: the targets and what is planted, for every fold.
 
     Arguments:
-        samples: The data.
         fold: Number of each sample's fold, `(N,)`; samples with -1 are left out.
         plants: Maps of inputs `(B, K, *in)` to what is like the targets, which are fitted the same way.
         only: The one fold that is wanted; all by default.
@@ -167,7 +160,6 @@ class Folds:
 
         Arguments:
             functions: These maps, for the number of a fold.
-            kind: Name for people.
             reach: Radius of the receptive field in pixels.
             inner: Shape of the middle of the outputs that counts.
         """
@@ -303,7 +295,6 @@ def strongest_wave(x: Tensor, errors: Tensor, generator: torch.Generator) -> Ten
     Arguments:
         x: Inputs, `(M, D)`.
         errors: `(M, O)`.
-        generator: For the starts.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)

@@ -60,7 +60,6 @@ def draw_matrices(matrices: Tensor, titles: Sequence[str], heading: str = "", co
     Arguments:
         matrices: With shape `(m, n, n)`; only the first 32 are drawn.
         titles: One per matrix.
-        heading: A line above all of them.
         columns: Most matrices in one row.
     """
     shown = matrices.detach().cpu().double()[:_MOST_MATRICES]
@@ -91,7 +90,6 @@ def draw_spectrum(spectrum: Sequence[float], tolerance: float | None = None) -> 
 
     Arguments:
         spectrum: Squares of strengths, ascending.
-        tolerance: The largest strength that counts as a symmetry.
     """
     (axes,) = plots(1, 1, (WIDTH, 3.2))
     strengths = [100 * math.sqrt(v) if v >= 0 else math.nan for v in spectrum]
@@ -132,7 +130,6 @@ def draw_charts(
         field: One field to draw them over, with shape `(H, W)`.
         radii: In- and out-radius in pixels.
         places: Where the charts lie in pixels, if their centres say something else.
-        shape: Rows and columns that the field stands for, if it was made smaller.
         least: The strength that the scale of colours reaches at least.
     """
     where = [p[-2:] for p in (places if places is not None else [c.center for c in charts])]
@@ -245,7 +242,6 @@ def draw_discovery(discovery: Discovery, fields: Mapping[str, Tensor] | None = N
     """All figures that the discovery has evidence for, by name.
 
     Arguments:
-        discovery: What was found.
         fields: One sample, `input` and `output` with shape `(C, H, W)`, and `radii` of the charts; for vectors the
             invariant `metric` with shape `(n, n)`.
     """
@@ -288,7 +284,6 @@ def inline_svg(figure: Figure, words: str, inside: Markup = Markup("")) -> Marku
     """A figure as a part of the page: text is text, and colours are those of the style sheet.
 
     Arguments:
-        figure: The figure.
         words: What is read out in its place.
         inside: Further elements, in points.
     """

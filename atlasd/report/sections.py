@@ -51,10 +51,7 @@ def article(
     """What the template of the page shows of one discovery, without its slider; sections without content are empty.
 
     Arguments:
-        discovery: What was found.
         content: The content of its `result.json`.
-        fields: One sample for the pictures.
-        title: The heading.
     """
     answer, decision = headline(discovery)
     lead, *more = answer_sentences(discovery)

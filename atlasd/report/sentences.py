@@ -244,7 +244,6 @@ class Row:
         breaking: Strength of the breaking with its confidence interval; a dash where nothing was measured.
         sensitivity: Share of a planted breaking that would have been noticed.
         coverage: Share of the transformed samples that lie where data are.
-        reason: Why it was decided so.
     """
 
     name: str

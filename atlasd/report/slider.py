@@ -139,7 +139,6 @@ def _draw_track(
         t: Size of every step, or the number of the element.
         strengths: One per step, from 0 to 1; NaN where nothing was measured.
         covered: Share of the transformed samples that lie where data are; steps with too few are shaded.
-        tolerance: The largest strength that counts as a symmetry.
         elements: Whether steps are single elements, which no line joins.
     """
     figure = Figure(figsize=(WIDTH, 2.8))

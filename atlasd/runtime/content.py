@@ -31,7 +31,6 @@ def read_json(path: Path, *, follow: bool = True) -> Any:
     """The content of a JSON file; raises `OSError`, or `ValueError` with the cause.
 
     Arguments:
-        path: The file.
         follow: Whether a symbolic link is followed.
     """
     try:
@@ -73,7 +72,6 @@ def unpack_tensors(path: Path, data: bytes, remedy: str = "run it again") -> tup
 
     Arguments:
         path: What to call it in messages.
-        data: Its content.
         remedy: What to do where it is damaged.
     """
     try:

@@ -260,7 +260,6 @@ def keeping(
     """Keeps the stages of one run, alone in its directory; they go when the run ends well.
 
     Arguments:
-        directory: The run directory.
         words: The command line that does this run, without the name of the program.
         version: The version of the program.
         say: Told what the user should know.

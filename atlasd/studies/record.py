@@ -84,9 +84,7 @@ def plan_run(name: str, settings: Sequence[str] = (), *, seed: int = 0, out: str
     """Checks everything that can be checked before the work starts, and writes nothing.
 
     Arguments:
-        name: Name of the experiment.
         settings: `key=value` texts.
-        seed: The seed of all randomness.
         out: The run directory, `runs/NAME-seedS` by default.
     """
     experiment = find_experiment(name)
@@ -141,7 +139,6 @@ def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorde
 
     Arguments:
         plan: From `plan_run`.
-        progress: Progress display.
         draw: Draws figures of the discovery into the directory.
     """
     log = _Log(progress)

@@ -30,7 +30,6 @@ def gradient_search(config: Any, names: Sequence[str], published: Mapping[str, A
     """The paper's search, with our aids or as published.
 
     Arguments:
-        config: The settings of a study.
         names: Those that the search has under the same name.
         published: Further settings of the published search.
         more: Further settings of both.

@@ -52,7 +52,6 @@ def climate_samples(
     Arguments:
         folder: The maps, with labels.
         directory: Where the files may stand, for as long as they are used.
-        progress: Progress display.
         units: Mean and spread of every variable; those of the maps themselves by default.
     """
     variables = DISCOVERY
@@ -178,7 +177,6 @@ def climate_atlas(shape: tuple[int, int], charts: Literal["code", "text"] = "cod
     """The paper's four overlapping charts, in the same proportion on any grid: radii 200 and 150 of 768 rows.
 
     Arguments:
-        shape: Rows and columns of the maps.
         charts: `code` has them one above the other in the middle column, as the published code does; `text` evenly
             spread along the equator, as the paper's text says.
 

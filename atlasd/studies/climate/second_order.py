@@ -42,10 +42,7 @@ def class_findings(
 
     Arguments:
         fitted: The predictor.
-        samples: The data.
         index: Samples that it was not fitted to.
-        action: How matrices act.
-        names: Names of the classes.
 
     Returns:
         Rows with `class`, `share`, `skill`, `spread`, and `strengths` of the breaking by the four generators, empty
@@ -130,7 +127,6 @@ class SecondOrderPredictor:
         pixels: Pixels drawn for each chart.
         kept: The most terms of a chart that the second fit keeps.
         penalty: Weight of the absolute penalty.
-        iterations: L-BFGS iterations of each fit.
     """
 
     width: int = 5

@@ -96,9 +96,7 @@ def synthetic_climate(
 
     Arguments:
         times: How many maps N.
-        generator: The source of randomness.
         symmetry: The rule.
-        shape: Rows and columns.
         experts: Labels of each map E.
         overlooked: Share of the area that each expert overlooks.
         discord: How far experts are apart in their drawings of `events`: which they see, where and how large. 0 is

@@ -80,7 +80,6 @@ def read_jets(
 
     Arguments:
         path: An `.h5` file of the reference set's form, or an `.npz` file of arrays.
-        batch: Jets read together.
         constituents: How many leading constituents; all by default.
         start: The first jet.
         stop: The jet after the last.
@@ -110,7 +109,6 @@ def load_jets(
 
     Arguments:
         path: The file; the one that `find_jets` knows by default.
-        samples: How many jets; all by default.
         constituents: How many leading constituents.
         split: Which file of the reference set, where `path` is left out.
         invalid: As in `read_jets`.

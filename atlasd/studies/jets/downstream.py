@@ -56,13 +56,9 @@ def train_tagger(
     """Trains a network in place, with gradients of norm 1 at most, and leaves it in evaluation mode.
 
     Arguments:
-        network: What to train.
         x: Sets of vectors, with shape `(N, P, n)`, padded with zeros.
         label: Classes, with shape `(N,)`.
         budget: How long, with the peak of a one-cycle schedule.
-        generator: Source of the order of the samples.
-        weight_decay: That of AdamW.
-        progress: Progress display.
         name: What it is called there.
     """
     if label.shape != x.shape[:1] or label.is_floating_point():

@@ -55,7 +55,6 @@ class LieGG:
         generators: Takes this many of the smallest instead.
         samples: The most samples looked at; `None` for all that a search may see.
         order: Order of differences across pixels, on fields.
-        batch: Samples evaluated together.
 
     Example:
         >>> import atlasd as ad
@@ -145,7 +144,6 @@ def vector_rows(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
     Arguments:
         function: Maps vectors `(B, n)` or sets of vectors `(B, P, n)` to `(B,)` or `(B, O)`.
-        x: The samples.
 
     Returns:
         Rows, with shape `(B * O, n^2)`, in float64.
@@ -208,7 +206,6 @@ def spectrum_of(rows: Iterable[Tensor], size: int) -> Spectrum:
 
     Arguments:
         rows: Pieces of the matrix, each `(R, n^2)`.
-        size: The size n of the matrices.
     """
     factor, count = torch.zeros(size * size, size * size, dtype=torch.float64), 0
     for part in rows:

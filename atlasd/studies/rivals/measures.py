@@ -19,7 +19,6 @@ class Measure:
     """A figure by which answers are compared with the truth.
 
     Arguments:
-        name: The heading of its column.
         digits: Decimals that are kept.
         figure: From claimed generators `(k, ...)`, one tensor for each part of the data, and the data to the figure.
         best: The figure of the truth itself.
@@ -67,7 +66,6 @@ def field_angle(fields: Callable[[Any, int, Tensor], Tensor], truth: Callable[[A
 
     Arguments:
         fields: From the data, the number of a part and generators `(k, ...)` to fields `(k, N, n)`.
-        truth: From the data and the number of a part to true fields `(j, N, n)`.
     """
 
     def figure(parts: tuple[Tensor, ...], data: Any) -> float:

@@ -107,11 +107,7 @@ class FixedThreshold:
 
 @dataclass(frozen=True)
 class RankTest:
-    """Directions count as symmetries, the best first, until a test rejects the rest: what is not excluded is claimed.
-
-    Arguments:
-        level: Level of each test.
-    """
+    """Directions count as symmetries, the best first, until a test rejects the rest: what is not excluded is claimed."""
 
     level: float = 0.05
 

@@ -73,7 +73,6 @@ def linear_plan(
     """How methods that look for matrices are asked about vectors.
 
     Arguments:
-        side: The data.
         config: How long methods may take.
         count: How many generators a method is told that cannot choose.
         given: Generators whose widths are learned, and their names.

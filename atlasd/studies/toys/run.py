@@ -103,7 +103,6 @@ def element_errors(found: Tensor, truth: Tensor) -> tuple[list[float], list[int]
 
     Arguments:
         found: Elements, with shape `(m, n, n)`.
-        truth: Orthogonal matrices, with shape `(M, n, n)`.
 
     Example:
         >>> angle = math.radians(30.0)

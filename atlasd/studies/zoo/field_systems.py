@@ -212,7 +212,6 @@ def field_system(
 
     Arguments:
         name: Unique in the zoo.
-        truth: The algebra.
         function: The exact map.
         note: What is special about it.
         size: Pixels along each side of fields on which claims are checked.

@@ -46,7 +46,6 @@ def kepler_step(x: Tensor, time: float = 0.5, force: tuple[float, float] = (0.0,
 
     Arguments:
         x: States (q, p).
-        time: How much later.
         force: A constant force beside the central one.
 
     Example:
