@@ -107,7 +107,7 @@ class FixedThreshold:
 
 @dataclass(frozen=True)
 class RankTest:
-    """Directions count as symmetries, the best first, until a test rejects the rest: what is not excluded is claimed."""
+    """Directions count as symmetries, the best first, until a test rejects the rest."""
 
     level: float = 0.05
 
