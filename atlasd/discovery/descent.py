@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FieldSearch", "Model", "model", "orthogonal_complement"]
-
 import math
 from dataclasses import dataclass
 
@@ -61,8 +59,6 @@ def model(
     """Model from residuals of elements `(M, T, 1 + s, n, n)`: the first, and those a step away along s directions.
 
     Arguments:
-        residual: Where they come from.
-        elements: The elements.
         step: How far away.
         shares: How much each size counts for a sample and chart, `(T, B, K)`; all alike by default.
         labels: See `Residual.inner`.
@@ -92,12 +88,6 @@ class FieldSearch:
     """Generators on fields, one after the other, each the best at right angles to those before it.
 
     Arguments:
-        problem: Maps, action and data.
-        index: Samples to look at.
-        samples: How many of them the last steps look at.
-        starts: Random starts.
-        seed: Seed of the starts.
-        progress: Progress display.
         weights: Weights of the charts, `(K,)`, where they are known: 0 for those that are left out.
     """
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["foreign_fields", "foreign_vectors", "oblique_blur", "oblique_frame", "photographs"]
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
