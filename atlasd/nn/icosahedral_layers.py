@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["HexConv", "HexUpsample"]
-
 import math
 from functools import lru_cache
 from typing import Any, Literal

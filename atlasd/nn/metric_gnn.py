@@ -2,8 +2,6 @@ r"""Message passing on sets of vectors, invariant to the isometries of any metri
 
 from __future__ import annotations
 
-__all__ = ["EGNN", "AtlasGNN", "LieGNN", "LorentzNet", "LorentzNetWithoutMetric", "MetricGNN", "minkowski"]
-
 import math
 from pathlib import Path
 from typing import Any
