@@ -50,8 +50,8 @@ class MetricGNN(nn.Module):
         node_features: Numbers that are given for each vector besides, such as a charge.
         pair_features: Numbers that are given for each pair of vectors besides.
         positions: Number of places, if the order of the vectors matters; 0 if it does not.
-        vectors: Number of vectors that go out besides, in the precision of the inputs, sums of them by weights that depend
-            on h.
+        vectors: Number of vectors that go out besides, in the precision of the inputs: sums of them by weights that
+            depend on h.
         generator: Source of the initial weights and of dropout.
 
     Example:
