@@ -22,11 +22,9 @@ from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
 Function = Callable[[Tensor], Tensor]
-_LEVEL = 0.05
-_DEGREE = 4
-_MOST = 200
-"""The most functions of a library that is chosen by itself."""
-_BLIND = 1e-8
+_DEGREE, _MOST = 4, 200
+"""Highest degree, and the most functions, of a library that is chosen by itself."""
+_LEVEL, _BLIND = 0.05, 1e-8
 _EXACT = 0.1
 """Share of the tolerance below which a change counts as none."""
 _UNRELATED, _LOOKED = 9, 12

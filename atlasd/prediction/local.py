@@ -189,10 +189,10 @@ class LocalPredictor(ClosedForm):
     width: int = 9
     components: int = 8
     few: int = 3
+    ridges: tuple[float, ...] = (1e-8, 1e-6, 1e-4, 1e-2)
     bent: int = 4
     angles: int = 8
     pixels: int = 3000
-    ridges: tuple[float, ...] = (1e-8, 1e-6, 1e-4, 1e-2)
     slack: float = 0.05
 
     def __post_init__(self) -> None:

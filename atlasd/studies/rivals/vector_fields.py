@@ -16,12 +16,10 @@ from atlasd.errors import InputError
 from atlasd.geometry.monomials import Monomials
 from atlasd.studies.rivals.null_space import FixedThreshold, Rule, Spectrum, solve_spectrum, wald_p_value
 
-_LOOKED = 1000
-"""Samples at which residuals are formed."""
+_LOOKED, _TESTED = 1000, 150
+"""Samples at which residuals are formed, and tested: more than a polynomial of these degrees can tell apart."""
 _UNFELT = 1e-3
 """Size of a field, in spreads of the data, that counts where the map feels nothing of it."""
-_TESTED = 150
-"""Samples at which they are tested: more than a polynomial of these degrees can tell apart."""
 
 
 @dataclass(frozen=True, eq=False)
