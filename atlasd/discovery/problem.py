@@ -157,6 +157,13 @@ class Problem:
         known = self.is_field and all(has_parts(f) for f in self.functions)
         return chart_blocks(self.charts) if known else [range(self.charts)]
 
+    def middle(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of fields, these near the centre: beyond, a predictor may have seen what is not there."""
+        x = self.inputs(index)
+        y = self.labels(index, x)
+        width = 2 * math.ceil(self.radius or 1.0) + 1
+        return x, centre_crop(y, tuple(min(s, width + (s - width) % 2) for s in y.shape[3:]))
+
     def part(self, charts: range, keep: Sequence[int] | None = None) -> Problem:
         """The problem of one block of charts, or of some charts of the block, by their numbers inside it."""
         if len(charts) == self.charts and keep is None:

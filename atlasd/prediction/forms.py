@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import ClosedForm, Folds, strongest_wave
+from atlasd.prediction.predictor import ClosedForm, FittedPredictor, Folds
+from atlasd.prediction.skill import strongest_wave
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream

@@ -14,8 +14,7 @@ from torch import Tensor
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.geometry.resample import convolve
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import ClosedForm, Folds
+from atlasd.prediction.predictor import ClosedForm, FittedPredictor, Folds
 from atlasd.prediction.stencil import disc
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable

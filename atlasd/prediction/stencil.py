@@ -16,8 +16,7 @@ from atlasd.errors import InputError
 from atlasd.geometry.resample import convolve, frame_of
 from atlasd.limits import MOST, TOLERANCE
 from atlasd.prediction.plants import place_length, with_places
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import ClosedForm, Folds
+from atlasd.prediction.predictor import ClosedForm, FittedPredictor, Folds
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
