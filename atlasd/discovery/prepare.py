@@ -29,7 +29,7 @@ from atlasd.prediction.oracle import oracle_predictor
 from atlasd.prediction.plants import PlacedPlant, draw_plants
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
 from atlasd.prediction.stencil import StencilPredictor
-from atlasd.prediction.trivial import Batches, Commuting, LinearPart, PointwisePart, Without, fit_pointwise
+from atlasd.prediction.trivial import Commuting, LinearPart, PointwisePart, Without, fit_pointwise
 from atlasd.runtime.executor import current_workers
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -92,7 +92,7 @@ def without_pointwise(problem: Problem, index: Tensor) -> Problem:
     parts = []
     for block in problem.blocks():
         part = problem.part(block)
-        parts.append(fit_pointwise(Batches(part.middle, index, 32), allowed=allowed))
+        parts.append(fit_pointwise([part.middle(piece) for piece in index.split(32)], allowed=allowed))
     return replace(problem, pointwise=PointwisePart.join(parts))
 
 

@@ -77,20 +77,6 @@ class Probabilities:
         return Probabilities(part_of(self.function, charts))
 
 
-def narrowed(function: Callable[[Tensor], Tensor], width: int) -> Callable[[Tensor], Tensor]:
-    """The function for the middle of its outputs, `width` pixels, where it can leave out the rest."""
-    narrow = getattr(function, "narrowed", None)
-    return function if narrow is None else narrow(width)
-
-
-def needed(functions: Sequence[Callable[[Tensor], Tensor]]) -> tuple[int, ...] | None:
-    """Spatial shape of the middle of the inputs that functions look at; `None` where they do not say."""
-    shapes = [getattr(f.function if isinstance(f, Probabilities) else f, "need", None) for f in functions]
-    if any(shape is None for shape in shapes):
-        return None
-    return tuple(max(sizes) for sizes in zip(*shapes, strict=True))
-
-
 def part_of(function: Callable[..., T], charts: range) -> Callable[..., T]:
     """The function of some of the charts, where it knows its parts."""
     return function.part(charts)  # type: ignore[attr-defined]
@@ -180,7 +166,7 @@ class Folds:
 
     def fitted(
         self,
-        functions: Callable[[int], Sequence[Callable[[Tensor], Tensor]]],
+        functions: Sequence[Sequence[Callable[[Tensor], Tensor]]],
         *,
         kind: str,
         reach: float = 0.0,
@@ -189,16 +175,16 @@ class Folds:
         """For every fold that is wanted the map of the targets, and after it those of the plants.
 
         Arguments:
-            functions: These maps, for the number of a fold.
+            functions: These maps, for every fold that is wanted.
             reach: Radius of the receptive field in pixels.
             inner: Shape of the middle of the outputs that counts.
         """
         return [
             with_skill(
-                functions(k), self.samples, self.train(k), (self.fold == k).nonzero().flatten(), kind=kind,
+                maps, self.samples, self.train(k), (self.fold == k).nonzero().flatten(), kind=kind,
                 reach=reach, seconds=time.perf_counter() - self.started, inner=inner,
             )
-            for k in self.wanted
+            for k, maps in zip(self.wanted, functions, strict=True)
         ]  # fmt: skip
 
 

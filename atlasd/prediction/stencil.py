@@ -84,7 +84,9 @@ class StencilPredictor(ClosedForm):
             return [moments.stencil(part, half, shape) for part in parts]
 
         kind = f"linear stencil, {2 * half + 1} wide"
-        return folds.fitted(stencils, kind=kind, reach=half + 0.5, inner=_room(samples, half))
+        return folds.fitted(
+            [stencils(k) for k in folds.wanted], kind=kind, reach=half + 0.5, inner=_room(samples, half)
+        )
 
     def _halves(self, samples: Samples, count: int) -> list[int]:
         """Half widths to try, smallest first: those that the charts, the data and the time have room for."""
