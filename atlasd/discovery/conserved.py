@@ -2,8 +2,6 @@ r"""Conserved quantities: functions of a library that are constant along a flow.
 
 from __future__ import annotations
 
-__all__ = ["Conserved", "find_conserved"]
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,11 +22,9 @@ from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
 Function = Callable[[Tensor], Tensor]
-_LEVEL = 0.05
-_DEGREE = 4
-_MOST = 200
-"""The most functions of a library that is chosen by itself."""
-_BLIND = 1e-8
+_DEGREE, _MOST = 4, 200
+"""Highest degree, and the most functions, of a library that is chosen by itself."""
+_LEVEL, _BLIND = 0.05, 1e-8
 _EXACT = 0.1
 """Share of the tolerance below which a change counts as none."""
 _UNRELATED, _LOOKED = 9, 12
@@ -78,11 +74,7 @@ def find_conserved(
         x: States, `(N, n)`.
         dx: Velocities, `(N, n)`.
         predictor: How velocities are learned.
-        degree: Highest degree of monomials; 0 for none, `None` to choose it from the number of states.
         functions: Further functions of the library, by name.
-        tolerance: The largest strength that counts as conserved.
-        seed: Seed of every random stream.
-        progress: Progress display.
     """
     if degree == 0 and not functions:
         return (), "Conserved quantities were not asked for."

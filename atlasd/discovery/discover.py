@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["discover", "discover_cosets", "discover_generators"]
-
 import math
 import time
 from collections.abc import Callable
@@ -17,16 +15,15 @@ from torch import Tensor
 from atlasd.algebra.group import Group
 from atlasd.algebra.group_names import fixed_point
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.attempt import Attempt, Clock, leading, more_with_translations, taken
+from atlasd.discovery.attempt import Attempt, Clock, leading, more_with_translations, taken, without_lost_charts
 from atlasd.discovery.conclude import Conclusion, promising, words
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
 from atlasd.discovery.frames import make_frames
-from atlasd.discovery.learned import LearnedMap
+from atlasd.discovery.learned import LearnedMap, PredictorSummary
 from atlasd.discovery.locality import charts_by_default
-from atlasd.discovery.lost_charts import without_lost_charts
 from atlasd.discovery.prepare import pose, prepare
 from atlasd.discovery.problem import Problem, Search
-from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
+from atlasd.discovery.result import ChartFinding, Discovery
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.targets import (
     Question,
@@ -326,13 +323,7 @@ def _chart_findings(
 
 
 def discover_generators(
-    x: Any,
-    y: Any = None,
-    *,
-    search: Search | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **options: Any,
+    x: Any, y: Any = None, *, search: Search | None = None, seed: int = 0, **options: Any
 ) -> LieAlgebra:
     """The continuous part alone, without verdict: a lower door for people who build on it.
 
@@ -341,11 +332,10 @@ def discover_generators(
         y: Targets.
         search: How to search.
         seed: Seed of every random stream.
-        progress: Progress display.
-        options: `function`, `atlas`, `action` and `predictor`, as in `discover`.
+        options: `function`, `atlas`, `action`, `predictor` and `progress`, as in `discover`.
     """
-    shown = progress or Silent()
-    problem, _ = prepare(x, y, seed=seed, progress=shown, **options)
+    options["progress"] = shown = options.get("progress") or Silent()
+    problem, _ = prepare(x, y, seed=seed, **options)
     found = (search or SpectralSearch()).find(problem, seed=seed, progress=shown)
     judge = Judge(problem, TOLERANCE, seed=seed, progress=shown, weights=found.weights)
     nothing = torch.zeros(0, problem.size, problem.size, dtype=torch.float64)
@@ -354,14 +344,7 @@ def discover_generators(
 
 
 def discover_cosets(
-    x: Any,
-    y: Any = None,
-    *,
-    algebra: LieAlgebra,
-    cosets: CosetSearch | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **options: Any,
+    x: Any, y: Any = None, *, algebra: LieAlgebra, cosets: CosetSearch | None = None, seed: int = 0, **options: Any
 ) -> CosetCandidates:
     """Candidates for the discrete part alone, given the continuous one.
 
@@ -371,11 +354,10 @@ def discover_cosets(
         algebra: The continuous part.
         cosets: How to search.
         seed: Seed of every random stream.
-        progress: Progress display.
-        options: `function`, `atlas`, `action` and `predictor`, as in `discover`.
+        options: `function`, `atlas`, `action`, `predictor` and `progress`, as in `discover`.
     """
-    shown = progress or Silent()
-    problem, _ = prepare(x, y, seed=seed, progress=shown, **options)
+    options["progress"] = shown = options.get("progress") or Silent()
+    problem, _ = prepare(x, y, seed=seed, **options)
     units = problem.units
     inside = LieAlgebra(units.to_standard(algebra.basis))
     found = (cosets or CosetSearch()).find(problem, inside, seed=seed, progress=shown)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["FlowDiscovery", "discover_flow"]
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 import torch
@@ -19,7 +18,7 @@ from atlasd.data.units import Units
 from atlasd.discovery.conserved import Conserved, find_conserved
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
-from atlasd.discovery.result import Discovery, Verdict
+from atlasd.discovery.result import Discovery
 from atlasd.discovery.vector_fields import FieldDiscovery, flow_among
 from atlasd.errors import InputError
 from atlasd.geometry.actions import AffineAction, VectorAction, as_inputs, linear_part
@@ -32,11 +31,7 @@ from atlasd.runtime.progress import Progress, Silent
 
 @dataclass(frozen=True, kw_only=True)
 class FlowPredictor(FormPredictor):
-    """Regression in closed form with many folds, which cost nothing there: each fit sees nearly all states.
-
-    Arguments:
-        folds: Number of folds.
-    """
+    """Regression in closed form with many folds, which cost nothing there: each fit sees nearly all states."""
 
     folds: int = 10
 
@@ -57,20 +52,9 @@ class FlowDiscovery:
     conserved: tuple[Conserved, ...]
     reason: str
 
-    @property
-    def group(self) -> Group:
-        """The group of symmetries."""
-        return self.symmetries.group
-
-    @property
-    def algebra(self) -> LieAlgebra:
-        """Its continuous part."""
-        return self.symmetries.algebra
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether to believe the symmetries."""
-        return self.symmetries.verdict
+    group = property(attrgetter("symmetries.group"), doc="The group of symmetries.")
+    algebra = property(attrgetter("symmetries.algebra"), doc="Its continuous part.")
+    verdict = property(attrgetter("symmetries.verdict"), doc="Whether to believe the symmetries.")
 
     def __str__(self) -> str:
         return "\n".join([str(self.symmetries), self.reason, *(f"  {c}" for c in self.conserved)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PolynomialAction", "change_coordinates", "integrate", "write_field"]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -137,7 +135,6 @@ def write_field(
 
     Arguments:
         field: Coefficients of the monomials in every component.
-        degree: Highest degree of the monomials.
         letters: Names of the components.
         sizes: How large each term is with coefficient 1, `(n, m)`: small terms are left out.
         least: Share of the largest term below which one is small.

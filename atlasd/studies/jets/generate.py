@@ -7,8 +7,6 @@ quarks inside the jet, and no detector simulation. The file that is written has 
 
 from __future__ import annotations
 
-__all__ = ["JetSettings", "generate_jets", "generate_shard"]
-
 import importlib
 import json
 import math
@@ -42,18 +40,17 @@ class JetSettings:
     Arguments:
         constituents: Places for constituents, hardest first.
         energy: Of the collision, in GeV.
-        radius: Of the jets.
         lowest: Least transverse momentum of a jet.
         highest: Largest transverse momentum of a jet.
         eta: Largest |eta| of a jet.
     """
 
-    constituents: int = 200
     energy: float = 14_000.0
     radius: float = 0.8
     lowest: float = 550.0
     highest: float = 650.0
     eta: float = 2.0
+    constituents: int = 200
 
     def __post_init__(self) -> None:
         if not 0 < self.lowest < self.highest < self.energy / 2 or self.radius <= 0 or self.constituents < 1:
@@ -74,12 +71,8 @@ def generate_jets(
 
     Arguments:
         path: The `.h5` file to write.
-        count: How many jets.
         settings: Collisions and jets.
-        seed: Seed of all randomness; the same jets for any number of workers.
-        workers: Processes.
         shard: Jets that one process makes at a time, and keeps.
-        progress: Progress display.
     """
     path, settings = Path(path), settings or JetSettings()
     if min(count, workers, shard) < 1:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AugmentationLearning", "perceptron"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,10 +27,6 @@ class AugmentationLearning:
     Arguments:
         reward: Weight of the norm of the widths.
         start: Width that all start from.
-        steps: Steps of training.
-        batch: Samples in a step.
-        rate: Learning rate.
-        hidden: Width of the two hidden layers.
         threshold: Width, in radians or factors of e, from which on a generator is claimed.
 
     References:
@@ -41,9 +35,9 @@ class AugmentationLearning:
 
     reward: float = 0.01
     start: float = 0.3
+    rate: float = 3e-3
     steps: int = 2000
     batch: int = 256
-    rate: float = 3e-3
     hidden: int = 64
     threshold: float = 0.1
 
@@ -56,7 +50,6 @@ class AugmentationLearning:
             x: Inputs `(N, n)`.
             y: Targets `(N,)` or `(N, O)`.
             generators: What may be mixed, `(k, n, n)`.
-            seed: Seed of the network, of batches and of transformations.
             output: How elements `(B, n, n)` transform targets, `(B, O, O)`; targets are invariants by default.
         """
         draw = stream(seed, "augmentation")
