@@ -65,6 +65,8 @@ class SpectralSearch:
         asked = Residual(problem, problem.pick(self.slopes))
         residual, null = (m[0] for m in asked.slopes())
         relevant = relevant_components(asked.few(1024), null)  # (n, m)
+        if getattr(problem.action, "rho_out", None) is not None:
+            relevant = torch.eye(n, dtype=torch.float64)  # what moves with the targets is felt there
         # Generators that neither read nor change what nothing feels. Translations may change it: whether a map feels
         # a component is what a translation along it asks.
         both = torch.einsum("ia,jb->abij", relevant, relevant)
