@@ -195,7 +195,9 @@ class CompareJetsConfig(MomentaConfig):
     """Settings of the comparison on top tagging."""
 
     samples: int = option(60_000, "jets", least=200)
-    constituents: int = option(30, "leading constituents; LieGAN looks at two, as in its paper", least=2)
+    constituents: int = option(
+        30, "leading constituents of each jet; LieGAN looks at two of them and the label, as in its own paper", least=2
+    )
     epochs: int = option(6, "passes of the perceptrons that LieGG and the paper's search look at as published", least=1)
     liegan_steps: int = option(1500, "steps of LieGAN", least=1)
 
@@ -288,9 +290,9 @@ def _digits(config: CompareSphereConfig, seed: int, control: bool) -> Side:
 
 
 SPHERE_MNIST = _contest(
-    published=("AtlasD",),
     name="sphere-mnist",
     config=CompareSphereConfig,
+    published=("AtlasD",),
     measure=span_angle_to(so(2)),
     data=_digits,
     control="digits that were never rotated",
