@@ -230,23 +230,16 @@ def _jets(config: CompareJetsConfig, seed: int, control: bool) -> Side:
     return _permuted(*jets, seed, "top-tagging", control)
 
 
-DIMUONS = _contest(
-    name="dimuons",
-    config=CompareDimuonsConfig,
-    measure=metric_likeness(so(1, 3)),
-    data=_dimuons,
-    control="masses in random order",
+_lorentz_contest = partial(_contest, measure=metric_likeness(so(1, 3)))
+DIMUONS = _lorentz_contest(
+    name="dimuons", config=CompareDimuonsConfig, data=_dimuons, control="masses in random order",
     remark="nothing is published on these events",
-)
-TOP_TAGGING = _contest(
-    name="top-tagging",
-    config=CompareJetsConfig,
-    measure=metric_likeness(so(1, 3)),
-    data=_jets,
-    control="labels in random order",
+)  # fmt: skip
+TOP_TAGGING = _lorentz_contest(
+    name="top-tagging", config=CompareJetsConfig, data=_jets, control="labels in random order",
     reported={"AtlasD": "metric cosine 0.9996", "LieGAN": "metric cosine 0.9975"},
     remark="LieNLSD, not implemented here, reports a metric cosine of 0.99985",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
