@@ -288,7 +288,7 @@ _MOST_NUMBERS = 1 << 24
 
 
 def gather(algebra: LieAlgebra, structure: bool = True) -> dict[str, Any]:
-    r"""Dimensions of the parts of `algebra`, of what it fixes and of what commutes with it.
+    r"""Dimensions of the parts of `algebra`, of the vectors that it fixes and of the matrices that commute with it.
 
     Arguments:
         structure: Whether to look inside; a span that is not closed has no structure.

@@ -40,7 +40,7 @@ class Variable:
         ascending: For each axis whether its coordinate grows with the index; true where unknown.
         source: The file, for messages.
         example: A text that it holds in place of numbers, and where.
-        bounded: Whether reading may take only little more memory than what is read; not of what the user has opened.
+        bounded: Whether memory is limited while it is read; not for arrays that the user has opened.
     """
 
     name: str

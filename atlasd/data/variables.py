@@ -18,7 +18,7 @@ _MOST_COLUMNS = 12
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What was chosen, and what was guessed.
+    """The chosen variables, and the options that were guessed.
 
     Arguments:
         inputs: Variables of the input: channels of a field, entries of a vector, or one array.
@@ -102,7 +102,7 @@ def _tokens(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _called(names: Sequence[str], usual: str) -> str | None:
-    """The first name, without its group, that is a usual one; the more usual first."""
+    """The name, without its group, that comes first in a list of usual ones."""
     by_lower = {n.split("/")[-1].lower(): n for n in reversed(names)}
     return next((by_lower[name] for name in usual.split() if name in by_lower), None)
 

@@ -216,7 +216,7 @@ class CosetSearch:
         progress: Progress,
         initial: Tensor | None,
     ) -> CosetCandidates:
-        """The best `top` matrices by loss, and of these one for each component."""
+        """The `top` matrices with the least loss, one for each component."""
         begin = draw_starts(self.starts, problem.size, generator, initial)
         candidates, curve, losses = self._descended(problem, begin, generator, progress)
         order = losses.argsort(stable=True)[: self.top]

@@ -1,4 +1,4 @@
-"""From what a user gives to a problem: checks, standard units, predictors of all folds, and what commutes anyway."""
+"""From the arguments of a call to a problem: checks, standard units, predictors of all folds, the pointwise part."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Sensitivity:
                 self.sizes = self._sizes(pair[0])
             planted = fits.planted(self.problem.samples, self.sizes, self.progress)
             self._planted = [(p, in_comparison(self.problem, fs)) for p, fs in planted]
-        # What a map that is linear in its inputs cannot see is looked for in what it leaves over.
+        # A map that is linear in its inputs cannot see some breakings; these are looked for in its errors.
         blind = getattr(fits.recipe, "linear", False)
         unseen = [p.function for p, _ in self._planted if blind and not getattr(p.function, "linear", True)]
         asked = [(p, fs) for p, fs in self._planted if p.function not in unseen]

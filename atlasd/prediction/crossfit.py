@@ -103,7 +103,7 @@ def cross_fit(
     seed: int,
     progress: Progress,
 ) -> CrossFit:
-    """Fits a recipe, by default that which chooses from the data, once for every fold.
+    """Fits a recipe once for every fold; by default the recipe is chosen from the data.
 
     Arguments:
         recipe: How to fit.

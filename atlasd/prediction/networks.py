@@ -15,7 +15,7 @@ from atlasd.prediction.trivial import centre_crop
 
 
 class Network(nn.Module):
-    """A network that can be written down as its architecture, which is set by whoever builds it, and its weights."""
+    """A network that is stored as its architecture, which its builder sets, and its weights."""
 
     @property
     def weights(self) -> dict[str, Tensor]:

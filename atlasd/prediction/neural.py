@@ -89,7 +89,7 @@ def fit_modules(
 
 @dataclass(frozen=True, eq=False)
 class Blueprint:
-    """A network for all charts before it is trained, for whoever trains it.
+    """A network for all charts that is not trained yet.
 
     Arguments:
         make: Builds it, from a generator of its first weights.

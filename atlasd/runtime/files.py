@@ -136,7 +136,7 @@ def sole_owner(directory: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # The name goes before the lock does: whoever waits for this file finds that it has none any more.
+        # The name goes before the lock does: a process that waits for this file finds that it has no name any more.
         with suppress(OSError):
             path.unlink()
         os.close(descriptor)

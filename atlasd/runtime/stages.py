@@ -33,7 +33,7 @@ class Stages:
         directory: Where to keep stages.
         plan: What the work is: plain values that tell one run from another.
         fresh: Drops what an earlier run left there.
-        say: Told what the user should know.
+        say: Shows a message to the user.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ def keeping(
     Arguments:
         words: The command line that does this run, without the name of the program.
         version: The version of the program.
-        say: Told what the user should know.
+        say: Shows a message to the user.
     """
     origin = current_context().origin
     where = Path.cwd() if origin is None else origin
