@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.algebra.balance import well_conditioned
 from atlasd.algebra.catalogue import Conjugation, Entry, catalogue, fit_conjugations, orbit_rates
-from atlasd.algebra.invariants import invariant_forms
+from atlasd.algebra.invariants import invariant_forms, well_conditioned
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.structure import null_rows
 from atlasd.errors import InputError
