@@ -22,7 +22,6 @@ class Choice:
 
     Arguments:
         inputs: Variables of the input: channels of a field, entries of a vector, or one array.
-        targets: Variables of the target.
         tokens: Names of the columns of each token, where inputs are sets of vectors.
         guessed: Options that were not given, as they could have been.
         table: Whether the variables are columns of a table.
@@ -39,7 +38,6 @@ def choose(files: Sequence[DataFile], inputs: str = "", targets: str = "", token
     """Finds the variables that are named, and guesses the rest.
 
     Arguments:
-        files: Where to look.
         inputs: Names, separated by commas; empty to guess.
         targets: Names, separated by commas; empty to guess.
         tokens: Columns of each token, tokens separated by semicolons.

@@ -48,7 +48,6 @@ class CosetCandidates:
             search proposes what it came to, by its loss, and adds no identity.
         errors: Relative squared residuals, 0 for exact and 1 for the null level, `(M,)`; losses for the paper's search.
         raw: How many matrices were examined.
-        curves: Training curves by name.
     """
 
     matrices: Tensor

@@ -129,7 +129,6 @@ def write_field(field: Tensor, degree: int, letters: Sequence[str] | None = None
 
     Arguments:
         field: Coefficients of the monomials in every component.
-        letters: Names of the components.
         sizes: How large each term is with coefficient 1, `(n, m)`: small terms are left out.
 
     Example:

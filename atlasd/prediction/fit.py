@@ -41,12 +41,7 @@ def needed(functions: Sequence[Callable[[Tensor], Tensor]]) -> tuple[int, ...] |
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """Predictors of blocks of charts as one: `(B, K, *in)` to `(B, K, *out)`.
-
-    Arguments:
-        functions: One for every block.
-        blocks: The charts of each.
-    """
+    """Predictors of blocks of charts as one: `(B, K, *in)` to `(B, K, *out)`."""
 
     functions: tuple[Callable[[Tensor], Tensor], ...]
     blocks: tuple[range, ...]

@@ -53,10 +53,6 @@ class ChartConv(Network):
     No padding: outputs near the edge of a patch would otherwise see the edge, which no symmetry moves.
 
     Arguments:
-        channels_in: Input channels C.
-        channels_out: Output channels C'.
-        hidden: Channels between the layers.
-        kernel: Width of each kernel.
         residual: Adds a linear map of the centre pixel, so that the layers learn what is left.
         smooth: SiLU in place of LeakyReLU and batch norm.
     """
@@ -120,7 +116,6 @@ class VectorMLP(Network):
 
     Arguments:
         inputs: Number of input numbers (tokens times components).
-        gated: Whether layers multiply.
     """
 
     unit: Tensor

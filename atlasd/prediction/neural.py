@@ -24,12 +24,7 @@ from atlasd.runtime.random import stream
 @storable()
 @dataclass(frozen=True)
 class Architecture:
-    """A kind of network with its shape: all but the weights.
-
-    Arguments:
-        shape: Positional arguments.
-        options: Arguments by name.
-    """
+    """A kind of network with its shape: all but the weights."""
 
     kind: type[nn.Module]
     shape: tuple[Any, ...]

@@ -59,7 +59,6 @@ def draw_matrices(matrices: Tensor, titles: Sequence[str], heading: str = "", co
 
     Arguments:
         matrices: With shape `(m, n, n)`; only the first 32 are drawn.
-        titles: One per matrix.
         columns: Most matrices in one row.
     """
     shown = matrices.detach().cpu().double()[:_MOST_MATRICES]

@@ -87,7 +87,6 @@ def tensor_digest(tensors: Mapping[str, Tensor], start: bytes = b"") -> str:
     """SHA-256 of names, types, shapes and values, in the order of the names.
 
     Arguments:
-        tensors: By name.
         start: What comes first.
     """
     digest = hashlib.sha256(start)

@@ -30,7 +30,6 @@ class Stages:
     """Keeps what is finished under the path of stages that led to it; without a directory, nothing is kept.
 
     Arguments:
-        directory: Where to keep stages.
         plan: What the work is: plain values that tell one run from another.
         fresh: Drops what an earlier run left there.
         say: Shows a message to the user.

@@ -76,7 +76,6 @@ def ask(name: str, plan: Plan, *, tolerance: float, seed: int) -> Answer:
     Arguments:
         name: `AtlasD`, `LieGG`, `LieGAN` or `augmentation`.
         plan: The data, and how they are asked about.
-        tolerance: That of our verdict.
     """
     if name == "augmentation":
         return _augmented(plan, seed)
