@@ -243,12 +243,13 @@ def more_with_translations(best: Attempt, search: SpectralSearch) -> list[str]:
     if problem.is_field or problem.action != VectorAction() or not best.testable or best.found.relevant is not None:
         return []
     posed = _with_translations(problem)
-    found = search.find(posed, seed=best.seed, progress=best.shown)
+    found = search.at_first_order(posed)
     known = len(best.generators.matrices)
     room = [v for v in found.spectrum if v <= judge.tolerance**2]
     if len(room) <= known:
         return []
-    wider = conclude_generators(Judge(posed, judge.tolerance, seed=best.seed, progress=best.shown), found)
+    judge = Judge(posed, judge.tolerance, seed=best.seed, progress=best.shown)
+    wider = conclude_generators(judge, search.refined(posed, found))
     if len(wider.matrices) <= known:
         return []
     group = Group(LieAlgebra(wider.matrices), affine=True, noise=wider.noise)

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["SpectralSearch"]
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -58,31 +58,38 @@ class SpectralSearch:
 
     def find(self, problem: Problem, *, seed: int, progress: Progress, weights: Tensor | None = None) -> Proposal:
         """Proposes generators, the most promising first; with weights of the charts `(K,)`, those of some of them."""
-        n = problem.size
         if problem.is_field:
             index = problem.pick(max(self.samples, 96))
             first = Residual(problem, index[:48], weights=weights).slopes() if self.derivatives else None
             search = FieldSearch(problem, index, self.samples, self.starts, seed, progress, weights)
             return search.find(first, self.generators)
+        return self.refined(problem, self.at_first_order(problem))
+
+    def at_first_order(self, problem: Problem) -> Proposal:
+        """The answer of the eigenproblem for vectors."""
+        n = problem.size
         asked = Residual(problem, problem.pick(self.slopes))
         residual, null = (m[0] for m in asked.slopes())
         relevant = relevant_components(asked.few(1024), null)  # (n, m)
-        # Generators that neither read nor change what nothing feels. Translations may change it: whether a map feels
-        # a component is what a translation along it asks.
-        both = torch.einsum("ia,jb->abij", relevant, relevant)
-        inside = _with_shifts(problem, relevant) if problem.shifts else both.reshape(-1, n * n)
+        inside = _inside(problem, relevant)
         values, directions, blind = solve(inside @ residual @ inside.mT, inside @ null @ inside.mT)
         basis = (directions @ inside).reshape(-1, n, n)
-        basis = basis if self.generators is None else basis[: self.generators]
-        if not problem.known:
-            near = int((values[: len(basis)] < _NEAR).sum())
-            span = orthogonal_complement(inside.reshape(-1, n, n), list(basis[:near]))
-            basis = torch.cat([at_finite_size(problem, basis[:near], span), basis[near:]])
         untested = problem.samples.size * n - len(inside) + len(blind)
         return Proposal(
-            basis, tuple(values.tolist()), untested=untested, fixed=self.generators is not None,
-            relevant=None if relevant.shape[1] == len(relevant) else relevant,
+            basis if self.generators is None else basis[: self.generators], tuple(values.tolist()), untested=untested,
+            fixed=self.generators is not None, relevant=None if relevant.shape[1] == len(relevant) else relevant,
         )  # fmt: skip
+
+    def refined(self, problem: Problem, found: Proposal) -> Proposal:
+        """The same with generators that come near moved to where a fitted map commutes best at finite size."""
+        if problem.known:
+            return found
+        basis, n = found.basis, problem.size
+        near = sum(value < _NEAR for value in found.spectrum[: len(basis)])
+        components = problem.samples.size + problem.homogeneous
+        relevant = torch.eye(components, dtype=torch.float64) if found.relevant is None else found.relevant
+        span = orthogonal_complement(_inside(problem, relevant).reshape(-1, n, n), list(basis[:near]))
+        return replace(found, basis=torch.cat([at_finite_size(problem, basis[:near], span), basis[near:]]))
 
 
 def relevant_components(residual: Residual, null: Tensor) -> Tensor:
@@ -158,6 +165,15 @@ def at_finite_size(problem: Problem, basis: Tensor, span: Tensor) -> Tensor:
             here = a - torch.einsum("s,sij->ij", step * (0.3 / step.norm().clamp_min(0.3)), span)
         refined.append(a[0])
     return torch.stack(refined)
+
+
+def _inside(problem: Problem, relevant: Tensor) -> Tensor:
+    """Generators `(m, n^2)` that neither read nor change what nothing feels.
+
+    Translations may change it: whether a map feels a component is what a translation along it asks.
+    """
+    both = torch.einsum("ia,jb->abij", relevant, relevant)
+    return _with_shifts(problem, relevant) if problem.shifts else both.flatten(0, 1).flatten(1)
 
 
 def _with_shifts(problem: Problem, relevant: Tensor) -> Tensor:
