@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AtlasdError", "DataError", "InputError"]
-
 
 class AtlasdError(Exception):
     """Base of every error that atlasd raises on purpose."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["APART", "CLEAR", "EXACT", "FEWEST", "LEVEL", "MOST", "TOLERANCE", "TWO_SIDED"]
-
 from statistics import NormalDist
 
 TOLERANCE = 0.2

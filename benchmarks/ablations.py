@@ -28,16 +28,15 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import Membership
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.gradient import GradientSearch
+from atlasd.discovery.gradient_steps import Tandem
 from atlasd.discovery.prepare import prepare, prepare_untrained
-from atlasd.discovery.tandem import Tandem
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.neural import MLPPredictor
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.runtime.files import write_atomically
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
-from atlasd.studies.climate.run import climate_atlas
-from atlasd.studies.climate.samples import DISCOVERY
+from atlasd.studies.climate.run import DISCOVERY, climate_atlas
 from atlasd.studies.climate.second_order import SecondOrderPredictor
 from atlasd.studies.climate.synthetic import synthetic_climate
 from atlasd.studies.config import configure

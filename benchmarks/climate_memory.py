@@ -14,7 +14,7 @@ import torch
 from atlasd.runtime.memory import peak_megabytes
 from atlasd.runtime.progress import Silent
 from atlasd.studies.climate.files import open_climate
-from atlasd.studies.climate.samples import climate_samples
+from atlasd.studies.climate.run import climate_samples
 from atlasd.studies.climate.write import write_climate
 
 MAP = 64e6

@@ -16,8 +16,7 @@ from itertools import product
 import torch
 
 import atlasd as ad
-from atlasd.studies.rivals.compare_flows import claimed
-from atlasd.studies.rivals.flow_systems import DELTA, SYSTEMS, defects, flow_task, true_generators
+from atlasd.studies.rivals.compare_flows import DELTA, SYSTEMS, claimed, defects, flow_task, true_generators
 
 
 def run(name: str, count: int, noise: float, seed: int) -> tuple[int, int, float]:

@@ -7,8 +7,6 @@ system, which is why the peak is that of the process' own memory (RssAnon), look
 
 from __future__ import annotations
 
-__all__ = ["exponent", "main", "measure"]
-
 import argparse
 import json
 import math

@@ -7,8 +7,6 @@ system limits (RLIMIT_DATA): beyond that, allocations fail and so does the proce
 
 from __future__ import annotations
 
-__all__ = ["main"]
-
 import resource
 import subprocess
 import sys

@@ -5,8 +5,6 @@ Run `python benchmarks/naming.py`; `--conjugations 4 --sizes 2 3` gives a first 
 
 from __future__ import annotations
 
-__all__ = ["main", "name_entries", "name_random_spans", "random_conjugation"]
-
 import argparse
 import json
 import sys

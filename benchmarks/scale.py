@@ -10,8 +10,6 @@ whoever may do that on Linux, the timed work goes before all other jobs of the m
 
 from __future__ import annotations
 
-__all__ = ["main"]
-
 import argparse
 import json
 import os
@@ -25,7 +23,7 @@ import torch
 
 from atlasd.discovery.discover import discover
 from atlasd.prediction.stencil import StencilPredictor
-from atlasd.runtime.executor import process_pool
+from atlasd.runtime.pool import process_pool
 from atlasd.runtime.random import stream
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
 

@@ -12,8 +12,6 @@ all sittings. Measured here on a shared CPU: see docs/paper.md.
 
 from __future__ import annotations
 
-__all__ = ["main", "measure", "published"]
-
 import argparse
 import json
 import time

@@ -11,8 +11,6 @@ first edition, where there is one, and how many times longer rivals take.
 
 from __future__ import annotations
 
-__all__ = ["TASKS", "main", "measure"]
-
 import argparse
 import json
 import os

@@ -2,8 +2,6 @@ r"""A frame in which a reductive algebra is as well-conditioned as it can be."""
 
 from __future__ import annotations
 
-__all__ = ["balance", "well_conditioned"]
-
 from typing import TypeAlias
 
 import numpy as np
@@ -57,7 +55,6 @@ def balance(generators: Array, iterations: int = 300, precision: float = 1e-3) -
 
     Arguments:
         generators: Independent matrices, with shape `(k, n, n)`.
-        iterations: Most steps of the descent.
         precision: Norm of the slope at which it stops.
 
     Returns:

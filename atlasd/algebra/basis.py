@@ -2,8 +2,6 @@ r"""Standard bases: the standard form of a span, and the similarities by which g
 
 from __future__ import annotations
 
-__all__ = ["cosine_similarity", "standard_form", "standard_similarity"]
-
 import torch
 from torch import Tensor
 

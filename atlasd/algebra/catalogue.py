@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Conjugation", "Entry", "catalogue", "fit_conjugations", "orbit_rates"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -231,7 +229,6 @@ def fit_conjugations(target: Tensor, sources: list[Tensor], starts: int = 8, ite
         target: Orthonormal generators, with shape `(k, n, n)`.
         sources: Generators of algebras of the same dimension, each with shape `(k, n, n)`.
         starts: Number of starts per source.
-        iterations: Number of steps.
 
     Returns:
         The best conjugation of each source.

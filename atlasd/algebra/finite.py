@@ -2,8 +2,6 @@ r"""Finite groups given by their multiplication table: checks, invariants and a 
 
 from __future__ import annotations
 
-__all__ = ["FiniteGroup"]
-
 import itertools
 import math
 from collections import Counter

@@ -2,8 +2,6 @@ r"""Matrix groups: a Lie algebra and one representative per component."""
 
 from __future__ import annotations
 
-__all__ = ["Group"]
-
 import html
 from dataclasses import dataclass
 from functools import cached_property
@@ -264,7 +262,6 @@ def _heat_maps(title: str, sections: dict[str, Tensor], most: int = 16) -> str:
     r"""Shows matrices as small tables, blue below zero and red above.
 
     Arguments:
-        title: A line of plain text.
         sections: Matrices with shape `(m, n, n)` under each heading.
         most: How many matrices of a section to show.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["fixed_point", "identify_affine", "identify_group", "name_group", "read_group"]
-
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -58,7 +56,6 @@ def name_group(group: Group, algebra_name: str) -> tuple[str, Evidence]:
     r"""Names a group from the name of its algebra.
 
     Arguments:
-        group: The group.
         algebra_name: The name of its algebra, such as "so(1,3)+R"; unused where the group is finite.
 
     Returns:

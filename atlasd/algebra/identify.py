@@ -2,8 +2,6 @@ r"""The name of an algebra up to conjugation, with the evidence for it: numbers 
 
 from __future__ import annotations
 
-__all__ = ["Identification", "describe_eigenvalues", "gather", "identify"]
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from math import exp, inf, log, nan, pi
@@ -293,7 +291,6 @@ def gather(algebra: LieAlgebra, structure: bool = True) -> dict[str, Any]:
     r"""Dimensions of the parts of `algebra`, of what it fixes and of what commutes with it.
 
     Arguments:
-        algebra: The algebra.
         structure: Whether to look inside; a span that is not closed has no structure.
 
     Example:

@@ -2,14 +2,6 @@ r"""Forms that an algebra leaves invariant, such as the metric of the Lorentz al
 
 from __future__ import annotations
 
-__all__ = [
-    "InvariantForms",
-    "Metric",
-    "invariant_forms",
-    "metric",
-    "metric_cosine",
-]
-
 from dataclasses import dataclass
 
 import torch
@@ -88,7 +80,6 @@ def invariant_forms(
     r"""Bilinear forms with :math:`A^T J + J A = 0` for every generator A.
 
     Arguments:
-        algebra: The algebra.
         symmetric: Whether to look for symmetric or for antisymmetric forms.
         tolerance: Largest root-mean-square change under a unit generator that counts as invariant.
         conformal: Replace A by its trace-free part, so that a scaling generator, which every form obeys

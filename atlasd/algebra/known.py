@@ -2,34 +2,6 @@ r"""The catalogue of known algebras and groups, each in its usual coordinates; u
 
 from __future__ import annotations
 
-__all__ = [
-    "affine",
-    "borel",
-    "cyclic",
-    "dihedral",
-    "euclidean",
-    "galilei",
-    "general_linear",
-    "general_linear_plus",
-    "gl",
-    "heisenberg",
-    "icosahedral",
-    "lorentz",
-    "octahedral",
-    "orthogonal",
-    "scaling",
-    "shear",
-    "sl",
-    "so",
-    "sp",
-    "special_linear",
-    "special_orthogonal",
-    "su",
-    "tetrahedral",
-    "trivial",
-    "u",
-]
-
 import math
 from itertools import combinations, permutations
 

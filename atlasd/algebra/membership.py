@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "TOLERANCE",
-    "Array",
-    "Membership",
-    "approach",
-    "gap",
-    "orthogonal_form",
-    "orthogonal_parts",
-    "search",
-    "starting_points",
-]
-
 from functools import cached_property
 from typing import TypeAlias
 

@@ -2,8 +2,6 @@ r"""From noisy elements to a closed, clean group: products, inverses, duplicates
 
 from __future__ import annotations
 
-__all__ = ["Accept", "Closure", "close_products", "locate", "multiplication_table", "polish"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -74,7 +72,6 @@ def polish(elements: Tensor, table: Tensor, iterations: int = 20) -> Tensor:
     Arguments:
         elements: Approximate matrices, with shape `(m, n, n)`.
         table: The Cayley table, with shape `(m, m)`.
-        iterations: Most rounds; a handful is the rule.
 
     References:
         Grove, Karcher and Ruh, Group actions and curvature, Inventiones Mathematicae 23 (1974).

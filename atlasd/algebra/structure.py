@@ -6,23 +6,6 @@ singular values divided by :math:`\sqrt k`, so that the same tolerance suits eve
 
 from __future__ import annotations
 
-__all__ = [
-    "centre",
-    "close_brackets",
-    "closure_error",
-    "commutator",
-    "derived",
-    "killing_form",
-    "null_rows",
-    "orthonormal_rows",
-    "principal_angles",
-    "radical",
-    "series",
-    "significant_rows",
-    "split_ideals",
-    "structure_constants",
-]
-
 import torch
 from torch import Tensor
 

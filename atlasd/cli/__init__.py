@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["app", "main"]
-
 import importlib
 import sys
 from collections.abc import Callable, Sequence

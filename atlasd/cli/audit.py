@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["audit"]
-
 import json
 import re
 import sys
@@ -44,7 +42,7 @@ def audit(
     import torch
 
     from atlasd.nn.auditing import audit as run
-    from atlasd.nn.model_files import load_model, static_batch
+    from atlasd.nn.exporting import load_model, static_batch
     from atlasd.nn.tensor_types import vector
     from atlasd.report.html import write_audit
 

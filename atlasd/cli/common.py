@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "AsJson", "Quiet", "Running", "Seed", "Settings", "Tolerance", "carry_out", "chosen_workers", "console",
-    "experiment_names", "shown_progress", "tell", "write_run_page",
-]  # fmt: skip
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -81,7 +76,7 @@ def experiment_names(incomplete: str) -> list[str]:
 
 def console() -> Console:
     """Standard output; where it is a pipe, tables are not folded to 80 columns."""
-    from atlasd.runtime.console import EscapingConsole
+    from atlasd.runtime.text import EscapingConsole
 
     made = EscapingConsole(highlight=False)
     return made if made.is_terminal else EscapingConsole(highlight=False, width=160)
@@ -115,12 +110,12 @@ def chosen_workers(workers: int | None, dask: str, tls: str = "") -> Iterator[No
     """Runs tasks in several processes, on a Dask cluster, or, where neither is asked for, in this process.
 
     Arguments:
-        workers: Number of processes.
         dask: Address of a scheduler.
         tls: Files for an encrypted connection to it, as `CA,CERT,KEY`.
     """
     from atlasd.errors import InputError
-    from atlasd.runtime.executor import alone, process_pool, working
+    from atlasd.runtime.executor import alone, working
+    from atlasd.runtime.pool import process_pool
 
     if workers is not None and workers < 1:
         raise InputError(f"`workers` must be at least 1, got {workers}.")

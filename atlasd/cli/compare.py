@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["compare"]
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["doctor"]
-
 import importlib.util
 import json
 import os

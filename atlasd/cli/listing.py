@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["list_experiments"]
-
 from typing import Annotated
 
 import typer

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["options_of", "running_options"]
-
 import dataclasses
 import functools
 import inspect
@@ -25,7 +23,6 @@ def options_of(
     Settings check their own values, so that a choice is a text here and a wrong one is told in their words.
 
     Arguments:
-        kind: The settings.
         arguments: Settings that are given by place.
         required: Those of them that must be given.
     """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["report"]
-
 from pathlib import Path
 from typing import Annotated
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["check_words", "resume"]
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["zoo"]
-
 import os
 import sys
 from pathlib import Path

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "as_floats", "as_targets", "clean", "find_copies", "missing_marks", "refuse_copies", "standardise", "unmasked",
-    "whole_tensor",
-]  # fmt: skip
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -45,8 +40,6 @@ def clean(
         x: Inputs, samples first.
         y: Targets, samples first.
         names: What to call them in messages.
-        nan: `refuse` or `mask`.
-        duplicates: `refuse` or `drop`.
         is_field: Whether the inputs are fields.
         minimum: The fewest samples that may be left.
         columns: Names of the columns of each, where each has one.

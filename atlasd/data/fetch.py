@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REGISTRY", "RemoteData", "RemoteFile", "data_directory", "fetch", "find_data"]
-
 import hashlib
 import http.client
 import os
@@ -34,7 +32,6 @@ class RemoteFile:
 
     Arguments:
         name: What it is called here; may name a folder too.
-        url: Where it is.
         checksum: `sha256:...`; `md5:...` where its source publishes nothing better, `None` where it publishes none. In
             both cases the SHA-256 of what came first is kept beside the file, and holds from then on.
         size: Its size in bytes, where known; no more is fetched.
@@ -57,8 +54,6 @@ class RemoteData:
 
     Arguments:
         name: What to write after `atlasd data`.
-        description: One line.
-        licence: Under which they are given.
         source: A page about them.
         files: What they consist of.
         folders: Folders of more files, by name and address of a page that links to them.
@@ -138,9 +133,7 @@ def fetch(
     """Fetches what is not there yet, going on where an earlier try stopped, and checks every file.
 
     Arguments:
-        data: What to fetch.
         directory: Where to; `data_directory` by default.
-        progress: Progress display.
         only: Names of the files that are wanted; all by default.
 
     Returns:

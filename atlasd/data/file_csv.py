@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["read_variables"]
-
 import csv
 import gzip
 from array import array

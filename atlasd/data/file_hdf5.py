@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["check_dataset", "check_hdf5", "read_variables", "walk_datasets"]
-
 import math
 from collections.abc import Iterator
 from functools import partial

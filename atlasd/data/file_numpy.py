@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["read_variables"]
-
 import io
 import math
 import struct
@@ -29,7 +27,6 @@ class _Header:
     """What the first bytes of an array say.
 
     Arguments:
-        shape: Its shape.
         order: `F` where the first axis runs fastest, else `C`.
         dtype: The kind of its numbers.
         offset: Where they begin.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["read_variables"]
-
 from functools import partial
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["open_dataset", "read_variables", "variables_of"]
-
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DataFile", "Variable", "find_variable", "open_data"]
-
 import importlib
 import math
 import os
@@ -36,7 +34,6 @@ class Variable:
 
     Arguments:
         name: Its name in the file.
-        shape: Its shape.
         dtype: The kind of its entries; `None` where only reading tells.
         reader: Reads the entries whose index along an axis lies in a slice.
         dims: Names of its axes, where the format has them.

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "MARGIN", "MOST_BYTES", "MOST_CELLS", "MOST_LEVELS", "MOST_LINE", "MOST_VARIABLES", "check_chunk", "check_claim",
-    "check_count", "check_size", "reading", "said",
-]  # fmt: skip
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,7 +64,6 @@ def reading(path: Path, kind: str, size: float = 0.0) -> Iterator[None]:
     """Whatever a library raises about a file inside the context becomes one line, and so does too much memory.
 
     Arguments:
-        path: The file.
         kind: What it should be: `HDF5 file`.
         size: Bytes that it may take, beyond `MARGIN`; infinite for what the user has opened.
     """

@@ -7,8 +7,6 @@ read from the text of the pickle, and nothing in the file is ever executed.
 
 from __future__ import annotations
 
-__all__ = ["TableReader", "TableWriter"]
-
 import pickletools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ a line.
 
 from __future__ import annotations
 
-__all__ = ["check_opens"]
-
 import atexit
 import contextlib
 import importlib
@@ -35,9 +33,7 @@ def check_opens(path: Path, module: str, kind: str, seconds: float = SECONDS) ->
     """Raises where opening a file takes too long or ends the process that does it; other faults are told later.
 
     Arguments:
-        path: The file.
         module: The reader, below `atlasd.data`.
-        kind: The format.
         seconds: Processor seconds that it may take.
     """
     if os.name != "posix":  # where pipes cannot be waited for, the file is opened as it is

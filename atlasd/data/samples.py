@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BLOCK", "Inputs", "Samples", "chart_blocks", "split_indices"]
-
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -55,8 +53,6 @@ class Samples:
         y: Targets: fields, `(N,)`, `(N, outputs)` or integer classes; `None` with an oracle. Both may be
             references to files, and are then read as they are needed.
         atlas: Where the charts lie; the whole by default.
-        is_field: Whether `x` holds fields.
-        classes: Number of classes, 0 for regression.
         units: Standard units in which inputs and targets are read; raw by default.
         plant: A known function that is added to the targets, `None` for none.
     """
@@ -75,7 +71,6 @@ class Samples:
 
         Arguments:
             x: Inputs; fields have at least 4 axes. A torch dataset or loader gives the targets, too.
-            y: Targets.
             atlas: Charts; required for local discovery on fields.
             minimum: The smallest usable number of samples.
         """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Stored", "spill", "stored"]
-
 import mmap
 import secrets
 from dataclasses import dataclass, fields
@@ -32,9 +30,7 @@ class Stored:
 
     Arguments:
         kind: `memory` is a plain file that is mapped; `hdf5` holds netCDF-4 too; `zarr` is a directory or a file.
-        path: The file.
         name: The array inside the file.
-        shape: Its shape.
         numbers: Its numpy type.
         offset: Where a mapped array begins.
         rows: Samples that are read together; 0 where each can be had alone.
@@ -148,11 +144,7 @@ def _native(numbers: str) -> np.dtype:
 
 
 def stored(value: Any) -> Stored | None:
-    """A reference to the file behind an array, where there is one: memory maps, HDF5, netCDF-4 by h5py, zarr.
-
-    Arguments:
-        value: What the user gave.
-    """
+    """A reference to the file behind an array, where there is one: memory maps, HDF5, netCDF-4 by h5py, zarr."""
     if isinstance(value, Stored):
         return value
     module, stamp = type(value).__module__.split(".")[0], secrets.token_hex(8)
@@ -193,7 +185,6 @@ def spill(value: Tensor, path: Path) -> Stored:
 
     Arguments:
         value: What is too large to be sent along.
-        path: Where to.
     """
     array = value.cpu().contiguous().numpy()
     write_atomically(path, lambda file: file.write_bytes(array.data))  # `tofile` does not say why it fails

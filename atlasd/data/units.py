@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["InUnits", "Units"]
-
 from dataclasses import dataclass, replace
 
 import torch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Choice", "choose"]
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["check_store"]
-
 import math
 import os
 from collections.abc import Iterator

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["Attempt", "Clock", "leading", "more_with_translations", "taken"]
-
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -16,10 +14,12 @@ from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Conclusion, conclude_cosets, conclude_generators, consistent, exact_first
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch, Proposed
 from atlasd.discovery.problem import Problem, Proposal, Search
+from atlasd.discovery.result import ChartFinding, Discovery
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.targets import KINDS, Question
 from atlasd.discovery.verdict import Judge
 from atlasd.geometry.actions import AffineAction, VectorAction
+from atlasd.geometry.atlas import Atlas
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.stages import current_stages
 
@@ -64,12 +64,6 @@ class Attempt:
     """One question and its answer: generators at once, the discrete part when it is asked for.
 
     Arguments:
-        question: The question.
-        problem: Maps, action and data.
-        search: How generators are searched for.
-        tolerance: The largest strength that counts as a symmetry.
-        seed: Seed of every random stream.
-        shown: Progress display.
         clock: Times of the stages.
         some: Whether some charts are asked where all of them together show nothing.
     """
@@ -218,7 +212,6 @@ def taken(best: Attempt, attempts: Sequence[Attempt], aside: Sequence[tuple[Ques
 
     Arguments:
         best: The one that was taken.
-        attempts: All that were asked.
         aside: Those that were not, and why.
     """
     if len(attempts) + len(aside) < 2 and best.question.kind not in KINDS[:2]:
@@ -237,7 +230,6 @@ def more_with_translations(best: Attempt, search: SpectralSearch) -> list[str]:
 
     Arguments:
         best: The question about linear maps, with its answer.
-        search: How generators are searched for.
     """
     problem, judge = best.problem, best.judge
     if problem.is_field or problem.action != VectorAction() or not best.testable or best.found.relevant is not None:
@@ -265,3 +257,26 @@ def _with_translations(problem: Problem) -> Problem:
     frame = torch.block_diag(problem.units.frame, torch.ones(1, 1, dtype=torch.float64))
     samples = replace(problem.samples, units=replace(problem.units, frame=frame))
     return replace(problem, samples=samples, action=AffineAction())
+
+
+def without_lost_charts(found: Discovery, atlas: Atlas, lost: Mapping[int, str]) -> Discovery:
+    """A discovery from some of the charts, as one of the whole atlas in which the lost charts are named.
+
+    Arguments:
+        found: What the other charts gave.
+        lost: Numbers of the lost charts, and why they were lost.
+    """
+    others = iter(found.charts)
+    nan = float("nan")
+    charts = tuple(
+        ChartFinding(tuple(chart.center), nan, True, nan, f"left out: {lost[k]}") if k in lost else next(others)
+        for k, chart in enumerate(atlas.charts)
+    )
+    own = found.chart_generators
+    if own is not None:
+        whole = own.new_full((len(charts), *own.shape[1:]), nan)
+        whole[[k for k in range(len(charts)) if k not in lost]] = own
+        own = whole
+    names = ", ".join(map(str, sorted(lost)))
+    reason = f"{found.verdict.reason} Note: charts {names} were left out: {next(iter(lost.values()))}."
+    return replace(found, charts=charts, chart_generators=own, verdict=replace(found.verdict, reason=reason))

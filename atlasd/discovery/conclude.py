@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Conclusion",
-    "Kind",
-    "commuting",
-    "conclude_cosets",
-    "conclude_generators",
-    "consistent",
-    "describe_extent",
-    "exact_first",
-    "promising",
-    "words",
-]
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -260,7 +247,6 @@ def commuting(name: str, judged: Sequence[Direction]) -> str:
     """The first sentence of an answer; a breaking that is clearly there is not passed over.
 
     Arguments:
-        name: The name of the group.
         judged: Its generators and elements, all of them symmetries within the tolerance.
     """
     worst = max((d.upper for d in judged), default=0.0)

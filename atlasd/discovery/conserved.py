@@ -2,8 +2,6 @@ r"""Conserved quantities: functions of a library that are constant along a flow.
 
 from __future__ import annotations
 
-__all__ = ["Conserved", "find_conserved"]
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -78,11 +76,7 @@ def find_conserved(
         x: States, `(N, n)`.
         dx: Velocities, `(N, n)`.
         predictor: How velocities are learned.
-        degree: Highest degree of monomials; 0 for none, `None` to choose it from the number of states.
         functions: Further functions of the library, by name.
-        tolerance: The largest strength that counts as conserved.
-        seed: Seed of every random stream.
-        progress: Progress display.
     """
     if degree == 0 and not functions:
         return (), "Conserved quantities were not asked for."

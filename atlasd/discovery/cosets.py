@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CosetCandidates", "CosetSearch", "Proposed"]
-
 import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -13,13 +11,15 @@ from torch import Tensor
 
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import TOLERANCE, Membership
-from atlasd.discovery.coset_gradient import descend_starts, draw_starts, start_losses
-from atlasd.discovery.coset_normalizer import (
+from atlasd.discovery.coset_gradient import (
     damped_steps,
+    descend_starts,
+    draw_starts,
     is_rigid,
     normalize_starts,
     pull_to_normalizer,
     reduce_in_coset,
+    start_losses,
 )
 from atlasd.discovery.descent import model
 from atlasd.discovery.objective import LOSSES, Charts, Frame, Loss, Objective, Window

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FieldCoverage", "VectorCoverage"]
-
 from dataclasses import dataclass
 
 import torch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Finding", "Measurement", "approximate", "decide", "exact_class", "root"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -53,11 +51,9 @@ def decide(
 
     Arguments:
         ratio: The estimate, a ratio of squares, as the predictor shows it.
-        low: Its lower end.
         upper: The upper end of the strength, with what the predictor may not show.
         kappa: Share of a planted breaking that the predictor shows; 1 where nothing had to be planted.
         coverage: Share of the transformed samples that lie where data are.
-        tolerance: The largest strength that counts as a symmetry.
         extent: The largest size that was judged.
     """
     lower = root(low)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FRAMES", "check_content", "check_digest", "digest", "read_beside", "read_frames"]
-
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -74,12 +72,7 @@ def _check_entry(entry: Any) -> None:
 
 
 def digest(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    """The digest of a result: of all its plain values but for timings, and of its tensors.
-
-    Arguments:
-        content: What `result.json` holds.
-        tensors: What `tensors.safetensors` holds.
-    """
+    """The digest of a result: of all its plain values but for timings, and of its tensors."""
     return tensor_digest(tensors, json.dumps(_timeless(content), sort_keys=True).encode())
 
 
@@ -87,8 +80,6 @@ def check_digest(content: Mapping[str, Any], tensors: Mapping[str, Tensor], vers
     """Why a result must not be believed, or nothing.
 
     Arguments:
-        content: What `result.json` holds.
-        tensors: What `tensors.safetensors` holds.
         version: The version of the program that reads.
     """
     if _number(content.get("version")) > _number(version):
@@ -102,7 +93,6 @@ def read_beside(directory: Path, name: str, content: Mapping[str, Any]) -> dict[
     """Tensors for the pictures of a result, empty if there are none; the digest of the result covers them.
 
     Arguments:
-        directory: The run directory.
         name: The file in it.
         content: What `result.json` holds; results of earlier versions cover no other files.
     """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["discover", "discover_cosets", "discover_generators"]
-
 import math
 import time
 from collections.abc import Callable
@@ -17,16 +15,15 @@ from torch import Tensor
 from atlasd.algebra.group import Group
 from atlasd.algebra.group_names import fixed_point
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.attempt import Attempt, Clock, leading, more_with_translations, taken
+from atlasd.discovery.attempt import Attempt, Clock, leading, more_with_translations, taken, without_lost_charts
 from atlasd.discovery.conclude import Conclusion, promising, words
 from atlasd.discovery.cosets import CosetCandidates, CosetSearch
 from atlasd.discovery.frames import make_frames
-from atlasd.discovery.learned import LearnedMap
+from atlasd.discovery.learned import LearnedMap, PredictorSummary
 from atlasd.discovery.locality import charts_by_default
-from atlasd.discovery.lost_charts import without_lost_charts
 from atlasd.discovery.prepare import pose, prepare
 from atlasd.discovery.problem import Problem, Search
-from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary
+from atlasd.discovery.result import ChartFinding, Discovery
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.targets import (
     Question,

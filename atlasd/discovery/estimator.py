@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SymmetryDiscovery"]
-
 import inspect
 from typing import Any
 

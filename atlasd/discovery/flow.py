@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FlowDiscovery", "discover_flow"]
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -32,11 +30,7 @@ from atlasd.runtime.progress import Progress, Silent
 
 @dataclass(frozen=True, kw_only=True)
 class FlowPredictor(FormPredictor):
-    """Regression in closed form with many folds, which cost nothing there: each fit sees nearly all states.
-
-    Arguments:
-        folds: Number of folds.
-    """
+    """Regression in closed form with many folds, which cost nothing there: each fit sees nearly all states."""
 
     folds: int = 10
 

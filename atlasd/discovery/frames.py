@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["OUTSIDE", "Frames", "Picture", "Track", "make_frames"]
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +15,8 @@ from atlasd.algebra.group import Group
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Residual, known_inputs, scaled, sides
 from atlasd.geometry.atlas import PlaneChart
-from atlasd.runtime.executor import Shared, current_workers
+from atlasd.runtime.executor import current_workers
+from atlasd.runtime.packing import Shared
 
 OUTSIDE = 255
 """The level of pixels that do not count."""
@@ -29,8 +28,6 @@ class Picture:
 
     Arguments:
         levels: With shape `(*, h, w)`, unsigned bytes.
-        low: The smallest number.
-        high: The largest.
 
     Example:
         >>> Picture.of(torch.tensor([[0.0, 1.0, float("nan")]])).levels.tolist()
@@ -91,7 +88,6 @@ class Frames:
     """What the slider of the report shows, and the field under its map.
 
     Arguments:
-        tracks: The paths.
         field: One input field, levels `(h, w)`, possibly made smaller; `None` for vectors.
         shape: Spatial shape of the data's fields, in pixels; empty for vectors.
         radii: In- and out-radius of the charts in pixels; empty where the chart is everything.
@@ -177,7 +173,6 @@ def make_frames(problem: Problem, group: Group, weights: Tensor, *, testable: bo
     """Transforms samples along every generator, through the cosets, and once where there is no symmetry.
 
     Arguments:
-        problem: Maps and data, in standard units.
         group: What was found, in raw units.
         weights: Weights of the charts, with shape `(K,)`.
         testable: Whether there is anything to show; otherwise only the background is kept.
@@ -207,7 +202,6 @@ class _Scene:
     """What is filmed; data are read where it is filmed.
 
     Arguments:
-        problem: A problem with one block of charts.
         chart: The chart that is shown.
     """
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["GradientSearch"]
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal

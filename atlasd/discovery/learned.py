@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LearnedMap", "PredictorSummary"]
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,11 +16,7 @@ from atlasd.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class LearnedMap:
-    """The mean of the maps of all folds, from raw inputs to raw outputs.
-
-    Arguments:
-        problem: A problem in which outputs are invariants, with its maps.
-    """
+    """The mean of the maps of all folds, from raw inputs to raw outputs."""
 
     problem: Problem
 
@@ -50,10 +44,8 @@ class PredictorSummary:
     """What stood in for the unknown map, and how well; call it for what it gives.
 
     Arguments:
-        kind: Its name for people.
         skill: Share of the held-out error of the best trivial model that it removes.
         samples: Samples that it was fitted to.
-        seconds: Time of the fit.
         function: The fitted map in raw units; not kept in files.
     """
 

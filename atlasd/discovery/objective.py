@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Charts", "Frame", "Loss", "Objective", "Window"]
-
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -27,7 +25,6 @@ class Objective:
     """Errors of samples under elements drawn for each of them and each chart, pooled over charts.
 
     Arguments:
-        problem: Action, units and data.
         loss: Mean absolute error, mean squared error, or cross-entropy where outputs are probabilities.
         units: Whether matrices and outputs are those of the data as given, or of standard units.
         charts: Whether charts are summed, as in the paper, or averaged.

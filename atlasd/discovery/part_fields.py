@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FieldPart"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +14,8 @@ from atlasd.discovery.problem import Function, Part, looked_at, null_loss
 from atlasd.geometry.actions import GridAction
 from atlasd.geometry.resample import FieldSpan, pixel_grid
 from atlasd.geometry.splines import FieldSpline
+from atlasd.prediction.skill import Products, explained
 from atlasd.prediction.trivial import centre_crop
-from atlasd.prediction.unexplained import Products, explained
 
 Spline: TypeAlias = FieldSpan | FieldSpline
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["pose", "prepare", "prepare_untrained", "spread_of", "testable_share", "without_common", "without_pointwise"]
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -215,15 +213,7 @@ def _placed(predictor: PredictorSpec | None) -> StencilPredictor:
 def prepare_untrained(
     x: Any, y: Any, *, predictor: PredictorSpec, atlas: Atlas | None = None, action: Action | None = None
 ) -> Problem:
-    """The question without maps, for a search that trains its own networks.
-
-    Arguments:
-        x: Inputs.
-        y: Targets.
-        predictor: The recipe of the networks.
-        atlas: Where the charts lie.
-        action: How matrices transform inputs and outputs.
-    """
+    """The question without maps, for a search that trains its own networks."""
     samples = Samples.check(*gather(x, y), atlas, minimum=20)
     action = _action(samples, action)
     plain = not isinstance(action, GridAction | VectorAction)
@@ -252,7 +242,6 @@ def pose(problem: Problem, action: Action) -> Problem:
     """The same maps and data with another question about them: how matrices act on raw inputs and outputs.
 
     Arguments:
-        problem: A problem in which outputs are invariants.
         action: The other action.
     """
     assert problem.common is None

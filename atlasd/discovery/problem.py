@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Part", "Problem", "Proposal", "Search", "in_comparison", "looked_at", "null_loss", "solve"]
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from atlasd.algebra.ambient import Ambient
+from atlasd.algebra.lie import Ambient
 from atlasd.data.samples import Samples, chart_blocks
 from atlasd.data.units import Units
 from atlasd.geometry.actions import Action, GridAction, VectorAction
@@ -38,13 +36,10 @@ class Problem:
         functions: One map for each fold, from inputs `(B, K, *in)` to outputs `(B, K, *out)`, in the space in which
             outputs are compared (probabilities for classes).
         fold: Number of the map that each sample was held out of, `(N,)`.
-        action: How matrices transform inputs and outputs.
-        samples: Inputs and targets.
         known: Whether the map is a given function, known everywhere.
         radius: Radius of the disc of outputs that count, in pixels; `None` for vectors.
         reach: Radius of the map's receptive field, in pixels.
         pointwise: The part of the targets that looks at one pixel only, and so commutes with every transformation.
-        classes: Number of classes, 0 for regression.
         background: The class whose pixels do not count; `None` for none.
         fits: The predictors behind `functions`; `None` for a given function.
         testable: Share of the spread of the targets that does not commute with everything by itself.
@@ -184,7 +179,6 @@ class Problem:
         output patch, and whose receptive field has its source inside the input patch.
 
         Arguments:
-            shape: Spatial shape of the outputs.
             g: Group elements `(n, n)` or `(*L, n, n)`.
             inside: Spatial shape of the inputs.
         """

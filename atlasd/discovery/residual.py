@@ -6,8 +6,6 @@ the report and the audit of a model reduce. Charts are worked on block by block,
 
 from __future__ import annotations
 
-__all__ = ["Losses", "Residual", "equivariance_error", "scaled", "sides"]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +21,8 @@ from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
 from atlasd.prediction.predictor import part_of, selected
 from atlasd.prediction.trivial import centre_crop
-from atlasd.runtime.executor import About, Shared, current_workers
+from atlasd.runtime.executor import About, current_workers
+from atlasd.runtime.packing import Shared
 
 _LIVE = 8
 """Blocks of charts whose data stay in memory between questions."""
@@ -40,7 +39,6 @@ def sides(function: Function, action: Action, x: Tensor, y: Tensor, g: Tensor) -
     Arguments:
         function: The map f.
         action: How g transforms inputs and outputs.
-        x: Inputs.
         y: Outputs that belong to them: labels, or f(x).
         g: One matrix `(n, n)`, or one for each leading axis of `x`.
     """
@@ -134,7 +132,6 @@ class Residual:
     """Answers for some samples of a problem, block by block of its charts.
 
     Arguments:
-        problem: Maps, action, data and window.
         index: The samples, `(B,)`.
         coverage: Where data are; `None` where the map is known everywhere, or where nobody asks.
         weights: Weights of the charts, `(K,)`. Those of weight 0 are not asked, where maps of single charts can be:
@@ -270,7 +267,6 @@ def known_inputs(
     """Where the data of a problem are; nothing for a function that is known everywhere.
 
     Arguments:
-        problem: The problem.
         most: The most vectors that are looked at.
         weights: Weights of the charts, `(K,)`; those of weight 0 do not count.
     """

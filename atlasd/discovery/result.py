@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ChartFinding", "Decision", "Direction", "Discovery", "PredictorSummary", "Verdict", "load"]
-
 import json
 import math
 from collections.abc import Mapping
@@ -45,13 +43,9 @@ class Direction:
 
     Arguments:
         strength: Strength of the breaking on held-out labels.
-        lower: Lower end of its confidence interval.
-        upper: Upper end.
         sensitivity: Share of a planted breaking that would have been noticed.
         coverage: Share of the transformed samples that lie where data are.
         decision: What follows.
-        reason: One sentence that says why.
-        tolerance: The largest strength that counts as a symmetry.
         extent: Largest size |t| at which a generator was judged; `None` for a single element.
     """
 
@@ -238,7 +232,7 @@ class Discovery:
         return draw_discovery(self)
 
     def _repr_html_(self) -> str:
-        from atlasd.report.judged import notebook_html
+        from atlasd.report.sentences import notebook_html
 
         return notebook_html(self)
 

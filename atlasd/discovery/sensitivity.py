@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Recovery", "Sensitivity"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,11 +39,9 @@ class Sensitivity:
     """Plants breakings of the size of the tolerance, has them fitted the same way, and looks at what comes back.
 
     Arguments:
-        problem: Maps, action and data; the maps must be fitted ones.
         residual: Residuals on held-out samples.
         tolerance: The strength that is planted.
         weights: Weights of the charts, `(K,)`.
-        progress: Progress display.
     """
 
     def __init__(

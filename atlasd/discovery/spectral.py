@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SpectralSearch"]
-
 import math
 from dataclasses import dataclass, replace
 
@@ -132,8 +130,6 @@ def at_finite_size(problem: Problem, basis: Tensor, span: Tensor) -> Tensor:
     First order rests on derivatives of the map, which are known worse than its values.
 
     Arguments:
-        problem: Maps, action and data.
-        basis: The generators.
         span: Directions along which they may move.
     """
     if not len(basis) or not len(span):

@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "KINDS",
-    "Question",
-    "Targets",
-    "as_said",
-    "at_first",
-    "at_first_sight",
-    "check_targets",
-    "questions",
-    "say_rest",
-    "say_time",
-    "set_aside",
-]
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -53,7 +39,6 @@ class Question:
 
     Arguments:
         kind: `vector`, `covector` or `trivial`.
-        action: The action, in raw units.
         words: How the targets are taken, for people.
     """
 
@@ -86,7 +71,6 @@ def questions(problem: Problem, action: Action | None, given: Targets) -> list[Q
     """The questions that were asked for and fit the shape of the targets, those about invariants last.
 
     Arguments:
-        problem: A problem in which outputs are invariants.
         action: The action that was given; `None` for the plain one.
         given: How the targets are to be taken.
     """
@@ -112,7 +96,6 @@ def as_said(words: str, n: int, channels: int, outputs: int) -> tuple[Representa
 
     Arguments:
         words: What `Question.words` says, or anything else.
-        n: Size of the matrices.
         channels: Channels of fields; 0 for vectors.
         outputs: Channels or numbers that go out.
     """
@@ -150,10 +133,8 @@ def say_rest(seconds: float, questions: int, is_field: bool, shown: Progress) ->
     """Says how long the rest may take, from the time that one question took.
 
     Arguments:
-        seconds: That time.
         questions: Questions that are still to be asked.
         is_field: Whether inputs are fields: for them the discrete part is quick.
-        shown: Progress display.
     """
     _say_left((questions + (_DISCRETE[0] if is_field else _DISCRETE[1])) * seconds, "by the search before", shown)
 

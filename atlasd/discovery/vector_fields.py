@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FieldDiscovery", "discover_fields", "flow_among"]
-
 import math
 import time
 from dataclasses import dataclass, field, replace
@@ -18,9 +16,10 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.conclude import Conclusion, Kind, conclude_generators, words
 from atlasd.discovery.decide import approximate, exact_class
+from atlasd.discovery.learned import PredictorSummary
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.problem import Problem
-from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, percent
+from atlasd.discovery.result import ChartFinding, Discovery, percent
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.discovery.verdict import Judge
 from atlasd.errors import InputError
@@ -44,7 +43,6 @@ class FieldDiscovery(Discovery):
 
     Arguments:
         fields: Coefficients of the monomials in every component of every field, `(k, n, m)`.
-        degree: Highest degree of the monomials.
         sizes: How large each term is on the data with coefficient 1, `(n, m)`; small ones are not written.
     """
 
@@ -87,12 +85,7 @@ def discover_fields(
     itself, of the fields that commute with it, and of the functions that it conserves.
 
     Arguments:
-        x: Inputs.
-        y: Targets.
         action: The fields that are looked at.
-        tolerance: The largest strength of a breaking that counts as a symmetry.
-        seed: Seed of every random stream.
-        progress: Progress display.
         options: `function` and `predictor`, as in `discover`.
     """
     started = time.perf_counter()

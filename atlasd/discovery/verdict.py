@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Judge"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,10 +47,6 @@ class Judge:
     """Judges generators and elements of one problem, all in standard units.
 
     Arguments:
-        problem: Maps, action and data.
-        tolerance: The largest strength that counts as a symmetry.
-        seed: Seed of every random stream.
-        progress: Progress display.
         weights: Weights of the charts, `(K,)`; 0 for outlier charts.
     """
 
@@ -107,7 +101,6 @@ class Judge:
         it among the data.
 
         Arguments:
-            elements: The elements.
             basis: Generators `(k, n, n)` of the identity component, which were found to be symmetries.
         """
         if not len(elements):
@@ -155,7 +148,6 @@ class Judge:
         Other samples choose than those that judge, as far as there are any.
 
         Arguments:
-            basis: The generators.
             every: Whether all of them must hold.
         """
         count = min(_FIELDS, len(self.problem.fold) // 2)

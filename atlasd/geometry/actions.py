@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Action", "AffineAction", "GridAction", "Representation", "VectorAction", "as_inputs", "linear_part"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -11,8 +9,8 @@ from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
 import torch
 from torch import Tensor
 
-from atlasd.geometry.resample import FieldSpan, Fill, Interpolation, as_spline, pixel_grid, span_of
-from atlasd.geometry.splines import FieldSpline, pixel_slopes
+from atlasd.geometry.resample import FieldSpan, Interpolation, as_spline, pixel_grid, span_of
+from atlasd.geometry.splines import FieldSpline, Fill, pixel_slopes
 
 Representation: TypeAlias = Callable[[Tensor], Tensor]
 """A matrix function rho: `(*, n, n)` to `(*, c, c)`, with rho(gh) = rho(g) rho(h)."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Atlas", "Chart", "PlaneChart", "WholeChart"]
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -2,8 +2,6 @@ r"""Monomials: their values, their derivatives, and how they are written."""
 
 from __future__ import annotations
 
-__all__ = ["LEAST", "Monomials", "write_sum"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
@@ -22,7 +20,6 @@ class Monomials:
 
     Arguments:
         size: Number of variables.
-        degree: Highest degree.
         least: Lowest degree.
 
     Example:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PolynomialAction", "change_coordinates", "integrate", "write_field"]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -131,7 +129,6 @@ def write_field(field: Tensor, degree: int, letters: Sequence[str] | None = None
 
     Arguments:
         field: Coefficients of the monomials in every component.
-        degree: Highest degree of the monomials.
         letters: Names of the components.
         sizes: How large each term is with coefficient 1, `(n, m)`: small terms are left out.
 

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "FieldSpan",
-    "Fill",
-    "Interpolation",
-    "as_spline",
-    "convolve",
-    "frame_of",
-    "pixel_grid",
-    "resample",
-    "span_of",
-]
-
 import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -34,7 +22,6 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Stencils `(K, O, C, *width)` of fields `(B, K, C, *S)`, with shape `(B, K, O, *(S - width + 1))`.
 
     Arguments:
-        x: The fields.
         weight: One stencil for every chart, or one for all charts, `(1, O, C, *width)`.
         bias: What is added, `(K, O)`.
     """

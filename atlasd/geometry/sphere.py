@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Projection", "SphereChart", "fibonacci_points", "rotate_sphere"]
-
 import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REACH", "Edge", "FieldSpline", "Fill", "pixel_slopes", "spline_weights"]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

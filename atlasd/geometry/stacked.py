@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Stacked", "intertwiners"]
-
 from dataclasses import dataclass
 
 import torch
@@ -56,7 +54,6 @@ def intertwiners(
     Arguments:
         rho_in: Representation on the input channels; `None` is trivial.
         rho_out: Representation on the output channels; `None` is trivial.
-        size: Size n of the matrices.
         shape: Output and input channels.
 
     Example:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LayerFinding", "audit_layers", "fix_price", "found_action", "model_group"]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,8 +19,8 @@ from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.nn.averaging import symmetrize
 from atlasd.nn.canonical import canonicalize
 from atlasd.nn.checks import evaluating, leaves
+from atlasd.nn.exporting import any_batch
 from atlasd.nn.groups import invariant_form
-from atlasd.nn.model_files import any_batch
 from atlasd.nn.tensor_types import TensorType
 from atlasd.nn.traces import Step, trace
 
@@ -110,11 +108,8 @@ class LayerFinding:
     """One layer under the worst element.
 
     Arguments:
-        name: Its name.
-        kind: Its type.
         given: Breaking of what comes in, beyond any orthogonal map of the channels.
         made: Breaking of what goes out.
-        culprit: Whether the breaking starts here.
         cause: The likely cause where it is plain, or "".
     """
 

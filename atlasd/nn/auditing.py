@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Audit", "ElementFinding", "audit"]
-
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -48,8 +46,6 @@ class ElementFinding:
         strengths: Breaking of every output: 0 for a symmetry, 1 for a model that takes no notice of the element; NaN
             for an output that is constant.
         lower: Lower ends of intervals of 95 % over the samples.
-        upper: Upper ends.
-        tolerance: The largest strength that counts as none.
         decision: "symmetry", "broken" or "cannot tell".
     """
 

@@ -2,8 +2,6 @@ r"""Makes any trained model equivariant by averaging it over a group."""
 
 from __future__ import annotations
 
-__all__ = ["Symmetrized", "symmetrize"]
-
 from typing import Any
 
 import torch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["network"]
-
 from typing import Any
 
 import torch

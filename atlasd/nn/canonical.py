@@ -14,8 +14,6 @@ References:
 
 from __future__ import annotations
 
-__all__ = ["Canonicalized", "canonicalize"]
-
 from collections.abc import Callable
 from typing import Any
 

@@ -2,8 +2,6 @@ r"""Whether a network commutes with a group: as a figure, and as an assertion fo
 
 from __future__ import annotations
 
-__all__ = ["assert_equivariant", "both_sides", "default_action", "evaluating", "field_error", "output_errors"]
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -41,7 +39,6 @@ def default_action(size: int, x: Tensor, y: Tensor, outputs: TensorType | None =
     """The usual action of matrices of that size: fields `(B, C, *S)` move on their grid, vectors are multiplied.
 
     Arguments:
-        size: Size n of the matrices.
         x: Inputs; fields if they have n spatial axes besides batch and channels.
         y: Outputs; fields if they have spatial axes, too.
         outputs: How the last axis of other outputs transforms. By default they are invariant; where they could be
@@ -141,9 +138,7 @@ def both_sides(
     """For every output that transforms by itself: its name, f(x), f(g x) and g f(x), each `(B, channels, values)`.
 
     Arguments:
-        function: The map.
         x: Inputs `(B, *)`.
-        y: Its outputs.
         g: One matrix `(n, n)`.
         elements: All that will be asked about, `(M, n, n)`: they tell which channels mix.
         action: How it acts, see `field_error`.

@@ -8,8 +8,6 @@ degree are left out.
 
 from __future__ import annotations
 
-__all__ = ["Covariants", "Term", "find_covariants"]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

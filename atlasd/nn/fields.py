@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FieldNetwork", "default_type"]
-
 from typing import Literal
 
 import torch

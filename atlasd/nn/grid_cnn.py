@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["GroupActivation", "GroupBatchNorm2d", "GroupConv2d", "GroupPool"]
-
 import math
 import warnings
 from typing import Literal

@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "GroupLike",
-    "as_group",
-    "elements_inside",
-    "elements_outside",
-    "haar_sample",
-    "invariant_form",
-    "scalings",
-    "square_root",
-    "straight_frame",
-    "unbounded_direction",
-]
-
 import math
 from typing import TypeAlias
 
@@ -60,7 +47,6 @@ def invariant_form(group: Group, tolerance: float = _NOISE) -> Tensor | None:
     r"""The scalar product Q that a compact group keeps, :math:`g^T Q g = Q`; `None` if there is none.
 
     Arguments:
-        group: The group.
         tolerance: Largest change of Q under a generator of unit norm, or under a coset.
 
     Returns:
@@ -125,8 +111,6 @@ def haar_sample(group: Group, samples: int, *, generator: torch.Generator) -> Te
 
     Arguments:
         group: The group, which must be compact.
-        samples: How many elements for each component.
-        generator: Source of randomness.
 
     Returns:
         Elements, with shape `(samples * order, n, n)`, or `(order, n, n)` for a finite group.
@@ -161,9 +145,6 @@ def elements_inside(group: Group, count: int, *, generator: torch.Generator, sca
     """Random elements `(count, n, n)` of a group, each divided by its scale so that its determinant is 1 or -1.
 
     Arguments:
-        group: The group.
-        count: How many.
-        generator: Source of randomness.
         scale: Spread of the coefficients of an orthonormal frame of the algebra.
     """
     frame = group.algebra.frame()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["IcosahedralUNet"]
-
 from collections.abc import Sequence
 from functools import partial
 

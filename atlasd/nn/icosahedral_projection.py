@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["IcosahedralProjection"]
-
 import math
 from collections.abc import Sequence
 from functools import cached_property

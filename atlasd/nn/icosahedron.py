@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["IcosahedralGrid", "icosahedral_grid"]
-
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

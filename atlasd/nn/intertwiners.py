@@ -15,8 +15,6 @@ Five steps make it safe for a noisy group in any coordinates:
 
 from __future__ import annotations
 
-__all__ = ["Intertwiners", "TensorMaps"]
-
 from dataclasses import dataclass, field
 
 import torch
@@ -57,7 +55,6 @@ class Intertwiners:
     """Solves for the maps between any two tensor types, each question once.
 
     Arguments:
-        group: The group.
         noise: Largest relative change that noise in the algebra may cause; the least gap is a factor of 2.
 
     Example:
@@ -175,7 +172,6 @@ def rank_by_gap(values: Tensor, noise: float, floor: float = _FLOOR) -> tuple[in
 
     Arguments:
         values: Changes relative to that of a random tensor, ascending, with shape `(m,)`.
-        noise: The largest that can be noise.
         floor: Below this, gaps mean nothing.
 
     Example:
@@ -198,7 +194,6 @@ def settle(frame: Tensor, noise: float) -> Tensor:
 
     Arguments:
         frame: Orthonormal generators, with shape `(k, n, n)`.
-        noise: The largest part of a unit generator that may be left out; a spiral with more of both stays as it is.
 
     Returns:
         Orthonormal generators, as many.

@@ -12,8 +12,6 @@ infinite at the centre. Compact groups have determinant 1 or -1, and the questio
 
 from __future__ import annotations
 
-__all__ = ["KernelBasis", "kernel_basis"]
-
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -44,7 +42,6 @@ class KernelBasis:
         exact: Whether the constraint holds on the pixels themselves for every element; otherwise it holds for the
             functions of which the pixels are samples, and on the pixels for those elements that map pixels to pixels.
         constant: Whether every kernel has the same value at all pixels.
-        group: The group.
         error: Relative change of the response to smooth fields under a unit generator or an average element; 0 where
             the constraint holds on the pixels, `None` where it was not measured.
         plain: The same for kernels that know nothing of the group.

@@ -2,8 +2,6 @@ r"""Linear layers on vectors and tensors that commute with any matrix group, and
 
 from __future__ import annotations
 
-__all__ = ["EquivariantLinear", "Gate"]
-
 import math
 
 import torch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["algebra_metric", "check_metric", "is_antisymmetric", "load_metric", "save_metric"]
-
 import json
 import math
 from pathlib import Path

@@ -2,8 +2,6 @@ r"""Perceptrons on vectors and tensors that commute with any matrix group, for o
 
 from __future__ import annotations
 
-__all__ = ["EquivariantMLP", "EquivariantSetMLP"]
-
 import math
 import warnings
 from functools import partial

@@ -9,8 +9,6 @@ replace the sampled ones.
 
 from __future__ import annotations
 
-__all__ = ["Breaking", "breaking"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -70,7 +68,6 @@ def breaking(
     """The forms for kernels of so many pixels; `None` where they would be too large.
 
     Arguments:
-        group: The group.
         size: Height and width in pixels.
         generators: Generators of unit norm on matrices (out, in), flattened, each `(entries, entries)`.
         elements: Cosets but the identity, likewise.

@@ -2,8 +2,6 @@ r"""Functions of the plane from which kernels are made, and how a group moves th
 
 from __future__ import annotations
 
-__all__ = ["Motion", "Motions", "pixel_motions", "polar_motions"]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -112,7 +110,6 @@ def polar_motions(group: Group, size: int, form: Tensor | None) -> Motions:
     r"""Rings one pixel apart, each with the frequencies that its pixels can tell apart.
 
     Arguments:
-        group: The group.
         size: Width of the kernel in pixels.
         form: The scalar product that the group keeps: rings are its ellipses, the largest inscribed in the window.
             `None` for a group that keeps none: rings then cover the corners and go on outside, since no bounded

@@ -2,8 +2,6 @@ r"""How the channels of one field transform with the plane: trivially, as a func
 
 from __future__ import annotations
 
-__all__ = ["FieldType", "circle", "multiplets", "of_channels", "regular", "resolve", "trivial"]
-
 import math
 from dataclasses import dataclass, field, replace
 
@@ -182,7 +180,6 @@ def of_channels(rho: Representation | None, channels: int) -> FieldType:
 
     Arguments:
         rho: The representation on the channels, as `GridAction(rho_in=..., rho_out=...)` takes it; `None` for scalars.
-        channels: Their number.
     """
     if rho is None:
         return trivial()

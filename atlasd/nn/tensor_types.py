@@ -2,8 +2,6 @@ r"""Sums of tensor powers of the defining representation and its dual: what the 
 
 from __future__ import annotations
 
-__all__ = ["TensorType", "scalar", "tensor", "vector"]
-
 from dataclasses import dataclass
 
 import torch

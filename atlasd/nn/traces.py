@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["OnnxModel", "Step", "Window", "trace"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +29,6 @@ class Step:
     """One layer at work.
 
     Arguments:
-        name: Name of the layer.
-        kind: Its type.
         given: What came in, as tensors.
         made: What went out.
         weighted: Whether it has weights.
@@ -180,11 +176,7 @@ _POINTWISE = ("Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Gelu", "Sigmoid", "Ta
 
 
 class OnnxModel(nn.Module):
-    """A model in an ONNX file, run by onnxruntime.
-
-    Arguments:
-        path: The file.
-    """
+    """A model in an ONNX file, run by onnxruntime."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

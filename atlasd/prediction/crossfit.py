@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CrossFit", "cross_fit"]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +14,8 @@ from atlasd.prediction.plants import Planted
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
 from atlasd.prediction.skill import ClosedForm, Folds
 from atlasd.prediction.train import Job
-from atlasd.runtime.executor import About, Shared, current_workers
+from atlasd.runtime.executor import About, current_workers
+from atlasd.runtime.packing import Shared
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 
@@ -34,7 +33,6 @@ class CrossFit:
         members: One predictor for every fold, fitted to the other folds.
         fold: Number of each sample's fold, `(N,)`.
         recipe: How they were fitted.
-        seed: Seed of the fits.
         plants: What may be planted.
         answers: For every plant the predictors of all folds fitted to it alone, where the recipe is linear in the
             targets: then nothing has to be fitted again.
@@ -112,8 +110,6 @@ def cross_fit(
         recipe: How to fit.
         samples: The data, in standard units.
         plants: What may be planted later.
-        seed: Seed of every random stream.
-        progress: Progress display.
     """
     count = int(getattr(recipe, "folds", _FOLDS))
     fold = draw_folds(len(samples), count, stream(seed, "folds"))

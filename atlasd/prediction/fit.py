@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AutoPredictor", "Joined", "fit_blocks", "fit_predictor", "fit_recipe", "join", "summed"]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +19,8 @@ from atlasd.prediction.neural import ConvPredictor, MLPPredictor
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, narrowed, needed
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.prediction.trivial import pooled_skill
-from atlasd.runtime.executor import About, Shared, current_workers
+from atlasd.runtime.executor import About, current_workers
+from atlasd.runtime.packing import Shared
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 
@@ -97,11 +96,8 @@ def fit_blocks(
 
     Arguments:
         recipe: How to fit; one with a true attribute `together` is given all charts at once.
-        samples: The data.
         train: Indices to fit on.
         held_out: Indices to stop early on, and to measure skill on.
-        seed: Seed of every random stream; every block after the first has its own.
-        progress: Progress display.
     """
     charts = len(samples.atlas)
     blocks = [range(charts)] if getattr(recipe, "together", False) else samples.blocks

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FormPredictor"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,8 +15,7 @@ from torch.nn import functional
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import ClosedForm, Folds
-from atlasd.prediction.unexplained import strongest_wave
+from atlasd.prediction.skill import ClosedForm, Folds, strongest_wave
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -45,7 +42,6 @@ class FormPredictor(ClosedForm):
     equations serve all folds, and all that is planted.
 
     Arguments:
-        degree: The highest degree of monomials.
         widths: Widths of the bumps, relative to the size of the inputs.
         bumps: The most bumps.
         most: The most features.
@@ -261,7 +257,6 @@ class _Sums:
 
         Arguments:
             ridges: R ridge strengths.
-            fold: The fold that is left out.
             outputs: How many columns are solved for; all by default, with what is planted.
         """
         assert self.right is not None

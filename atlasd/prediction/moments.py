@@ -7,8 +7,6 @@ assumed, all components share one unit, and a set is seen without its order.
 
 from __future__ import annotations
 
-__all__ = ["DeepSetsPredictor", "MomentNetwork", "MomentPredictor", "SetNetwork"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -75,11 +73,8 @@ class MomentNetwork(_Units):
 
     Arguments:
         components: Size n of a token.
-        outputs: Number of outputs.
         pools: Weighted sums of tokens.
         forms: Quadratic forms.
-        hidden: Widths of the perceptron.
-        generator: Source of the initial weights.
     """
 
     white: Tensor
@@ -139,8 +134,6 @@ class MomentNetwork(_Units):
         Arguments:
             x: Inputs `(B, 1, *in)`.
             y: Targets `(B, 1, outputs)`, or classes `(B, 1)`.
-            classes: Number of classes, 0 for regression.
-            generator: Source of the random forms.
         """
         f = self.products(x).double().flatten(0, 1)
         f = f - f.mean(0)
@@ -173,10 +166,7 @@ class SetNetwork(_Units):
 
     Arguments:
         components: Size n of a token.
-        outputs: Number of outputs.
         inner: Widths of the perceptron of a token.
-        hidden: Widths of the perceptron on the sum.
-        generator: Source of the initial weights.
     """
 
     def __init__(

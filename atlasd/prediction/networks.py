@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ChartConv", "ChartNetworks", "VectorMLP", "gate", "initialise", "uniform"]
-
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -55,16 +53,12 @@ class ChartConv(Network):
     No padding: outputs near the edge of a patch would otherwise see the edge, which no symmetry moves.
 
     Arguments:
-        charts: Number of charts K.
         channels_in: Input channels C.
         channels_out: Output channels C'.
-        shape: Spatial shape of the outputs.
         hidden: Channels between the layers.
-        depth: Number of layers.
         kernel: Width of each kernel.
         residual: Adds a linear map of the centre pixel, so that the layers learn what is left.
         smooth: SiLU in place of LeakyReLU and batch norm.
-        generator: Source of the initial weights.
     """
 
     shift: Tensor
@@ -126,11 +120,7 @@ class VectorMLP(Network):
 
     Arguments:
         inputs: Number of input numbers (tokens times components).
-        outputs: Number of outputs.
-        hidden: Widths of the hidden layers.
         gated: Whether layers multiply.
-        relu: ReLU in place of SiLU.
-        generator: Source of the initial weights.
     """
 
     unit: Tensor

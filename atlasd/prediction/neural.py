@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Blueprint", "ConvPredictor", "MLPPredictor"]
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +28,6 @@ class Architecture:
     """A kind of network with its shape: all but the weights.
 
     Arguments:
-        kind: The class.
         shape: Positional arguments.
         options: Arguments by name.
     """
@@ -97,7 +94,6 @@ class Blueprint:
 
     Arguments:
         make: Builds it, from a generator of its first weights.
-        kind: Its name for people.
         reach: Radius of its receptive field in pixels, to the farthest.
         class_weights: How much every class counts in its loss, `(classes,)`; `None` for all alike.
     """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Adam", "Descent", "one_cycle"]
-
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["oracle_predictor"]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

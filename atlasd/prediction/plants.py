@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "FieldPlant",
-    "FormPlant",
-    "PlacedPlant",
-    "Planted",
-    "VectorPlant",
-    "draw_plants",
-    "place_length",
-    "with_places",
-]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +27,6 @@ def with_places(x: Tensor, length: float) -> Tensor:
     A stencil of these is one whose weights are linear in the place.
 
     Arguments:
-        x: The fields.
         length: Unit of the coordinates, which are measured from the centre.
     """
     shape = tuple(x.shape[3:])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FittedPredictor", "Predictor", "PredictorSpec"]
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, runtime_checkable
@@ -32,14 +30,10 @@ class FittedPredictor:
 
     Arguments:
         function: Inputs `(B, K, *in)` to outputs `(B, K, *out)`; logits for classes.
-        kind: Its name for people.
         skill: Share of the held-out error of the best trivial model that it removes, pooled over charts.
         chart_skill: The same per chart, with shape `(K,)`.
         reach: Radius of its receptive field in pixels, to the farthest.
-        classes: Number of classes, 0 for regression.
         samples: Samples it was fitted to.
-        seconds: Time the fit took.
-        curves: Training curves.
     """
 
     function: Callable[[Tensor], Tensor]

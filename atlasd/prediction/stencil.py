@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["StencilPredictor", "disc"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

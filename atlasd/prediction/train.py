@@ -6,8 +6,6 @@ targets with something planted. Small networks take hardly longer together than 
 
 from __future__ import annotations
 
-__all__ = ["Ensemble", "Job", "Schedule", "fit_networks", "polish"]
-
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +36,6 @@ class Schedule:
 
     Arguments:
         epochs: The most passes over the data.
-        batch: Samples in a step.
         learning_rate: Peak of a one-cycle schedule.
         patience: Epochs without improvement before stopping; `None` trains to the end and keeps the last weights.
         steps: Batches after which to stop, though not before 10 epochs; `None` for no such limit.
@@ -69,7 +66,6 @@ class Job:
     """What one network is fitted to.
 
     Arguments:
-        samples: The data.
         train: Indices to fit on.
         held_out: Indices to stop early on.
     """
@@ -285,9 +281,7 @@ def polish(
         ensemble: The networks.
         losses: Yields parts of the losses of all networks, `(E,)`.
         held_out_losses: Held-out losses of all networks, `(E,)`.
-        iterations: The most iterations.
         best_loss: Held-out losses so far, `(E,)`.
-        progress: Progress display.
         every: Iterations between looks at the held-out losses.
 
     Returns:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Commuting", "LinearPart", "PointwisePart", "chart_skill", "fit_pointwise", "pooled_skill"]
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 

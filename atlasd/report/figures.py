@@ -2,25 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "AMBER",
-    "BLUE",
-    "GREY",
-    "RED",
-    "WIDTH",
-    "draw_charts",
-    "draw_curves",
-    "draw_discovery",
-    "draw_fields",
-    "draw_located_charts",
-    "draw_matrices",
-    "draw_spectrum",
-    "figure_bytes",
-    "inline_svg",
-    "plots",
-    "write_figures",
-]
-
 import io
 import math
 import re
@@ -40,9 +21,8 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from atlasd.discovery.result import ChartFinding, Direction, Discovery
-from atlasd.report.judged import chosen_tolerance
-from atlasd.report.sentences import headline, strength
-from atlasd.report.study_pictures import draw_actions, draw_spheres
+from atlasd.geometry.sphere import SphereChart
+from atlasd.report.sentences import chosen_tolerance, headline, strength
 from atlasd.runtime.files import write_atomically
 from atlasd.runtime.text import escaped
 
@@ -80,7 +60,6 @@ def draw_matrices(matrices: Tensor, titles: Sequence[str], heading: str = "", co
     Arguments:
         matrices: With shape `(m, n, n)`; only the first 32 are drawn.
         titles: One per matrix.
-        heading: A line above all of them.
         columns: Most matrices in one row.
     """
     shown = matrices.detach().cpu().double()[:_MOST_MATRICES]
@@ -111,7 +90,6 @@ def draw_spectrum(spectrum: Sequence[float], tolerance: float | None = None) -> 
 
     Arguments:
         spectrum: Squares of strengths, ascending.
-        tolerance: The largest strength that counts as a symmetry.
     """
     (axes,) = plots(1, 1, (WIDTH, 3.2))
     strengths = [100 * math.sqrt(v) if v >= 0 else math.nan for v in spectrum]
@@ -152,7 +130,6 @@ def draw_charts(
         field: One field to draw them over, with shape `(H, W)`.
         radii: In- and out-radius in pixels.
         places: Where the charts lie in pixels, if their centres say something else.
-        shape: Rows and columns that the field stands for, if it was made smaller.
         least: The strength that the scale of colours reaches at least.
     """
     where = [p[-2:] for p in (places if places is not None else [c.center for c in charts])]
@@ -265,7 +242,6 @@ def draw_discovery(discovery: Discovery, fields: Mapping[str, Tensor] | None = N
     """All figures that the discovery has evidence for, by name.
 
     Arguments:
-        discovery: What was found.
         fields: One sample, `input` and `output` with shape `(C, H, W)`, and `radii` of the charts; for vectors the
             invariant `metric` with shape `(n, n)`.
     """
@@ -308,7 +284,6 @@ def inline_svg(figure: Figure, words: str, inside: Markup = Markup("")) -> Marku
     """A figure as a part of the page: text is text, and colours are those of the style sheet.
 
     Arguments:
-        figure: The figure.
         words: What is read out in its place.
         inside: Further elements, in points.
     """
@@ -354,3 +329,39 @@ def _titles(word: str, judged: Sequence[Direction], matrices: Tensor) -> list[st
         else f"{title}, breaking {strength(d.strength)}"
         for title, d, g in zip(titles, judged, matrices, strict=True)
     ]
+
+
+_RADIUS = 60
+_SPHERES = ("a sphere of the data", "each chart rotated by itself", "the sphere rotated")
+_ACTIONS = ("as it is", "rotated", "enlarged", "stretched", "sheared")
+_SIDES = ("g x", "f(g x)", "g f(x)")
+
+
+def draw_actions(fields: Tensor) -> Figure:
+    """A column for each action on a climate map, `(actions, 3, h, w)`: a variable, then classes of the two sides."""
+    figure = Figure(figsize=(1.6 * len(fields) + 0.3, 5.0), layout="constrained")
+    largest = max(float(fields[:, 1:].max()), 1e-6)
+    for column, views in enumerate(fields):
+        for row, view in enumerate(views):
+            axes = figure.add_subplot(3, len(fields), row * len(fields) + column + 1, xticks=[], yticks=[])
+            kind = {"cmap": "viridis", "vmin": 0.0, "vmax": largest} if row else {"cmap": "Blues"}
+            axes.imshow(view.numpy(), **kind)
+            axes.set_title(_ACTIONS[column] if row == 0 else "", fontsize=9)
+            axes.set_ylabel(_SIDES[row] if column == 0 else "", fontsize=9)
+    return figure
+
+
+def draw_spheres(fields: Tensor) -> Figure:
+    """Orthographic views of fields `(3, H, W)`, from 0 to 1, on an equirectangular grid, from three sides."""
+    pixel = 0.99 * math.degrees(1 / (2**0.5 * _RADIUS))
+    # The corners of a square inside the disc lie at the edge of the sphere; the flanks are cut off by a third.
+    figure = Figure(figsize=(5.7, 2.05 * len(fields)), layout="constrained")
+    for row, field in enumerate(fields):
+        for column, longitude in enumerate((60, 180, 300)):
+            chart = SphereChart(0.0, longitude, _RADIUS, _RADIUS, pixel=pixel, projection="orthographic")
+            view = chart.input_patch(field[None, None])[0, 0].clamp(0.0, 1.0)
+            axes = figure.add_subplot(len(fields), 3, row * 3 + column + 1)
+            axes.imshow(view.numpy(), cmap="gray", vmin=0.0, vmax=1.0, interpolation="bilinear")
+            axes.set_axis_off()
+            axes.set_title(_SPHERES[row] if column == 1 else "", fontsize=9)
+    return figure

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Section", "write_audit", "write_page", "write_report"]
-
 import base64
 import hashlib
 import math
@@ -35,10 +33,8 @@ class Section:
     """One discovery of a page.
 
     Arguments:
-        discovery: What was found.
         content: The content of its `result.json`; made from the discovery if left out.
         fields: One sample for the pictures: `input` and `output` with shape `(C, H, W)`, and `radii` of the charts.
-        title: A heading for readers.
     """
 
     discovery: Discovery
@@ -58,11 +54,9 @@ def write_report(
     """Writes the report of one discovery.
 
     Arguments:
-        discovery: What was found.
         path: Where the page is to stand.
         content: The content of its `result.json`, with metrics and the command; made if left out.
         fields: One sample for the pictures: `input`, `output` with shape `(C, H, W)`, `radii` of the charts.
-        title: A heading for readers.
     """
     section = Section(discovery, content or {}, fields or {}, title)
     return write_page(path, [section], f"{headline(discovery)[0]}: {_subject(section)} - atlasd")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["article"]
-
 import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,16 +14,19 @@ from torch import Tensor
 
 from atlasd.discovery.result import ChartFinding, Direction, Discovery
 from atlasd.report.figures import draw_curves, draw_fields, draw_located_charts, draw_spectrum, inline_svg
-from atlasd.report.judged import COLUMNS, MARKS, chosen_tolerance, judged_rows
 from atlasd.report.sentences import (
+    COLUMNS,
+    MARKS,
     MISSING,
     NULL_LEVEL,
     answer_sentences,
     axis_names,
     chart_reason,
     charts_that_agree,
+    chosen_tolerance,
     describe_generator,
     headline,
+    judged_rows,
     share,
     strength,
     track_strengths,
@@ -50,10 +51,7 @@ def article(
     """What the template of the page shows of one discovery, without its slider; sections without content are empty.
 
     Arguments:
-        discovery: What was found.
         content: The content of its `result.json`.
-        fields: One sample for the pictures.
-        title: The heading.
     """
     answer, decision = headline(discovery)
     lead, *more = answer_sentences(discovery)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["slider_html"]
-
 import base64
 import io
 import json
@@ -23,8 +21,15 @@ from torch import Tensor
 from atlasd.discovery.frames import Track
 from atlasd.discovery.result import Discovery
 from atlasd.report.figures import AMBER, BLUE, GREY, RED, WIDTH, inline_svg
-from atlasd.report.judged import chosen_tolerance
-from atlasd.report.sentences import ENOUGH, axis_names, describe_generator, share, strength, track_strengths
+from atlasd.report.sentences import (
+    ENOUGH,
+    axis_names,
+    chosen_tolerance,
+    describe_generator,
+    share,
+    strength,
+    track_strengths,
+)
 from atlasd.report.templates import part
 
 _PANELS = {
@@ -134,7 +139,6 @@ def _draw_track(
         t: Size of every step, or the number of the element.
         strengths: One per step, from 0 to 1; NaN where nothing was measured.
         covered: Share of the transformed samples that lie where data are; steps with too few are shaded.
-        tolerance: The largest strength that counts as a symmetry.
         elements: Whether steps are single elements, which no line joins.
     """
     figure = Figure(figsize=(WIDTH, 2.8))

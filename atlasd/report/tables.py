@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["option_table", "print_discovery", "row_table"]
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from atlasd.discovery.result import Discovery
-from atlasd.report.judged import COLUMNS, Row, judged_rows
-from atlasd.report.sentences import MISSING, strength
+from atlasd.report.sentences import COLUMNS, MISSING, Row, judged_rows, strength
 
 _MOST_ROWS = 12
 

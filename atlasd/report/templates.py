@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["part", "render"]
-
 from functools import cache
 from typing import Any
 

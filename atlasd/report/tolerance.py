@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Step", "tolerance_block", "tolerance_steps"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +11,7 @@ from matplotlib.figure import Figure
 
 from atlasd.discovery.result import Direction, Discovery
 from atlasd.report.figures import AMBER, BLUE, GREY, WIDTH, inline_svg, plots
-from atlasd.report.judged import chosen_tolerance
-from atlasd.report.sentences import MISSING, share, strength
+from atlasd.report.sentences import MISSING, chosen_tolerance, share, strength
 from atlasd.report.templates import part
 
 _MOST_ROWS = 12

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Unstorable", "decode", "encode", "storable"]
-
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["digest_of", "read_json", "read_tensors", "tensor_digest", "unpack_tensors", "write_tensors"]
-
 import hashlib
 import json
 import math
@@ -33,7 +31,6 @@ def read_json(path: Path, *, follow: bool = True) -> Any:
     """The content of a JSON file; raises `OSError`, or `ValueError` with the cause.
 
     Arguments:
-        path: The file.
         follow: Whether a symbolic link is followed.
     """
     try:
@@ -75,7 +72,6 @@ def unpack_tensors(path: Path, data: bytes, remedy: str = "run it again") -> tup
 
     Arguments:
         path: What to call it in messages.
-        data: Its content.
         remedy: What to do where it is damaged.
     """
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Context", "current_context", "find_device", "on_device", "within"]
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -66,7 +64,6 @@ class Context:
     """What is not passed from call to call.
 
     Arguments:
-        workers: Where tasks run; `None` if nobody chose.
         stages: Finished stages of the run that is under way; `None` where nothing is kept.
         origin: The directory from which the files of a resumed run were named; `None` for a new run.
     """

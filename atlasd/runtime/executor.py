@@ -6,11 +6,6 @@ results are put together do not depend on where they run; that is why the answer
 
 from __future__ import annotations
 
-__all__ = [
-    "About", "Shared", "TaskFailed", "Workers", "all_cores", "alone", "current_workers", "process_pool", "usable_cores",
-    "working", "working_in",
-]  # fmt: skip
-
 import math
 import multiprocessing
 import os
@@ -31,7 +26,7 @@ from atlasd.errors import AtlasdError, InputError
 from atlasd.runtime.context import current_context, within
 from atlasd.runtime.files import SCRATCH
 from atlasd.runtime.memory import keep_freed_memory
-from atlasd.runtime.packing import Packed, Shared, dumps
+from atlasd.runtime.packing import Packed, dumps
 from atlasd.runtime.pool import ProcessPool, process_pool
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.stages import current_stages, without_stages
@@ -185,7 +180,6 @@ class Workers:
             function: What to call; defined at the top of a module.
             tasks: Its arguments for every task.
             names: What every task is about, for messages.
-            progress: Progress display.
             label: What is shown there.
             stage: Keeps the result of every task under this name, where a run directory keeps stages.
             quick: Sends tasks in bundles, one for each worker: sending would take as long as working.

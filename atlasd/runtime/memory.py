@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "bounded_memory",
-    "free_megabytes",
-    "keep_freed_memory",
-    "peak_megabytes",
-    "reset_peak",
-    "resident_megabytes",
-]
-
 import contextlib
 import ctypes
 import math

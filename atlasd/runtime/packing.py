@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Packed", "Shared", "dumps"]
-
 import hashlib
 import io
 import pickle

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ProcessPool", "process_pool"]
-
 import contextlib
 import multiprocessing
 import os

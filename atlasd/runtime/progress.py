@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LOG", "Logged", "Progress", "Silent", "Terminal", "Terse", "tell"]
-
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sized
@@ -68,7 +66,7 @@ class Terse(Silent):
 
     def tell(self, message: str) -> None:
         """Says one line that is never left out."""
-        from atlasd.runtime.console import EscapingConsole
+        from atlasd.runtime.text import EscapingConsole
 
         EscapingConsole(stderr=True, soft_wrap=True).print(message, highlight=False, markup=False)
 
@@ -88,7 +86,7 @@ class Terminal:
     def __init__(self, verbose: bool = False) -> None:
         import rich.progress as bars
 
-        from atlasd.runtime.console import EscapingConsole
+        from atlasd.runtime.text import EscapingConsole
 
         self._verbose = verbose
         self._console = EscapingConsole(stderr=True, soft_wrap=True)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Stages", "abandon", "current_stages", "fingerprint", "how_to_resume", "keeping", "located", "read_plan",
-    "resuming", "scratch_directory", "without_stages",
-]  # fmt: skip
-
 import hashlib
 import json
 import shlex
@@ -21,8 +16,7 @@ from atlasd.errors import DataError
 from atlasd.runtime.codec import Unstorable, decode, encode
 from atlasd.runtime.content import MOST_TENSORS, digest_of, read_json, unpack_tensors, write_tensors
 from atlasd.runtime.context import current_context, within
-from atlasd.runtime.files import SCRATCH, is_litter, read_bytes, sweep, write_atomically
-from atlasd.runtime.lock import sole_owner
+from atlasd.runtime.files import SCRATCH, is_litter, read_bytes, sole_owner, sweep, write_atomically
 
 T = TypeVar("T")
 SCHEMA = 1
@@ -266,7 +260,6 @@ def keeping(
     """Keeps the stages of one run, alone in its directory; they go when the run ends well.
 
     Arguments:
-        directory: The run directory.
         words: The command line that does this run, without the name of the program.
         version: The version of the program.
         say: Told what the user should know.

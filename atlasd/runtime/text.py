@@ -1,12 +1,13 @@
-"""Text for messages: names that are near a wrong one, and text from elsewhere that a terminal must not obey."""
+"""Text for messages and consoles: names near a wrong one, and text that a terminal must not obey."""
 
 from __future__ import annotations
 
-__all__ = ["counted", "did_you_mean", "escaped"]
-
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -49,3 +50,12 @@ def counted(number: int, noun: str) -> str:
         ('1 component', '2 components')
     """
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+class EscapingConsole(Console):
+    """Colours and bars are rich's own; text inside them is escaped."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:  # type: ignore[override]
+        """The segments of something that is shown, with their text escaped."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(escaped(segment.text), segment.style)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EXPERIMENTS", "OWN", "Experiment", "find_experiment"]
-
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,7 +54,7 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
         ("dimuons", "dimuons.run", "muon pairs of real collisions: the Lorentz group from their invariant mass"),
         ("top-tagging", "jets.run", "jets of top quarks: the Lorentz group, its metric and parity from the labels"),
         (
-            "liegg-heat", "rivals.liegg_heat",
+            "liegg-heat", "rivals.liegg",
             "the rival LieGG on the heat equation: a global symmetry without the hot block, none with it",
         ),
         (

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Config",
-    "PaperConfig",
-    "RunConfig",
-    "SearchConfig",
-    "asking",
-    "configure",
-    "option",
-    "parse_settings",
-    "tolerance_option",
-]
-
 import dataclasses
 import math
 import types

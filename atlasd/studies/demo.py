@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DEMO", "DemoStep", "run_demo"]
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

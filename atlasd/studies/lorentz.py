@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MINKOWSKI", "conformal_lorentz", "lorentz_metrics", "metric_field", "shared_pairs"]
-
 import math
 from typing import Any
 

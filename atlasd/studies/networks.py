@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Budget",
-    "Trained",
-    "class_weights",
-    "given_discovery",
-    "mean_row",
-    "over_seeds",
-    "train_network",
-    "weight_count",
-]
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +15,8 @@ from torch import Tensor, nn
 
 from atlasd.algebra.group import Group
 from atlasd.data.samples import Samples
-from atlasd.discovery.result import Discovery, PredictorSummary, Verdict, load
+from atlasd.discovery.learned import PredictorSummary
+from atlasd.discovery.result import Discovery, Verdict, load
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.stages import current_stages, located
@@ -77,15 +67,11 @@ def train_network(
     """Trains a network in place by AdamW and leaves it in evaluation mode.
 
     Arguments:
-        network: What to train.
         loss: Mean loss of some of the samples.
         samples: What the loss is asked about, such as the numbers of the samples, `(N, *)`.
         budget: How long, in steps of which size; the weights after the last epoch are kept.
-        generator: Source of the order of the samples.
-        progress: Progress display.
         label: What is shown there.
         cycle: Share of the steps in which the learning rate rises, before it falls; `None` leaves it as it is.
-        weight_decay: That of AdamW.
         clip: Largest norm of a gradient; `None` for any.
         full_batches: Whether a last batch with fewer samples is left out.
         after: Called after every step.
@@ -125,11 +111,8 @@ def over_seeds(
     """Rows of every network for every seed; each is a stage, which a resumed run need not do again.
 
     Arguments:
-        names: Names of the networks.
-        seeds: The seeds.
         measure: Trains a network with a seed and gives a row: plain values, with `seconds` among them.
         shown: The score that is told on the way.
-        progress: Progress display.
     """
     rows: dict[str, list[R]] = {name: [] for name in names}
     for seed in seeds:
@@ -146,7 +129,6 @@ def class_weights(samples: Samples, background: int | None = None, weight: float
     """Weights of the classes of pixels in a loss, `(classes,)`; raises unless targets are classes of pixels of a plane.
 
     Arguments:
-        samples: Inputs and targets.
         background: A class that counts differently; `None` for none.
         weight: How much it counts.
     """

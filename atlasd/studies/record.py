@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Draw", "Extras", "Plan", "Recorded", "Run", "execute", "plan_config", "plan_run", "read_fields"]
-
 import logging
 import os
 import shlex
@@ -86,9 +84,7 @@ def plan_run(name: str, settings: Sequence[str] = (), *, seed: int = 0, out: str
     """Checks everything that can be checked before the work starts, and writes nothing.
 
     Arguments:
-        name: Name of the experiment.
         settings: `key=value` texts.
-        seed: The seed of all randomness.
         out: The run directory, `runs/NAME-seedS` by default.
     """
     experiment = find_experiment(name)
@@ -143,7 +139,6 @@ def execute(plan: Plan, progress: Progress, draw: Draw | None = None) -> Recorde
 
     Arguments:
         plan: From `plan_run`.
-        progress: Progress display.
         draw: Draws figures of the discovery into the directory.
     """
     log = _Log(progress)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PixelClassConfig", "coset_search", "gradient_search", "mirror_search"]
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -32,7 +30,6 @@ def gradient_search(config: Any, names: Sequence[str], published: Mapping[str, A
     """The paper's search, with our aids or as published.
 
     Arguments:
-        config: The settings of a study.
         names: Those that the search has under the same name.
         published: Further settings of the published search.
         more: Further settings of both.

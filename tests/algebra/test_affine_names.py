@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from atlasd.algebra import known
-from atlasd.algebra.ambient import Ambient
 from atlasd.algebra.group import Group
 from atlasd.algebra.group_names import fixed_point
-from atlasd.algebra.lie import LieAlgebra
+from atlasd.algebra.lie import Ambient, LieAlgebra
 
 
 def homogeneous(linear, shift=None):

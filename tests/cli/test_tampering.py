@@ -12,7 +12,8 @@ import atlasd as ad
 from atlasd.cli import main
 from atlasd.discovery.digest import digest
 from atlasd.discovery.frames import Frames, Picture, Track
-from atlasd.discovery.result import ChartFinding, Discovery, PredictorSummary, Verdict
+from atlasd.discovery.learned import PredictorSummary
+from atlasd.discovery.result import ChartFinding, Discovery, Verdict
 from atlasd.errors import DataError
 
 TURN = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]], dtype=torch.float64)

@@ -11,11 +11,10 @@ import xarray
 import zarr
 from scipy.stats import norm
 
-from atlasd.data.arrays import Cleaning, read_own
+from atlasd.data.arrays import Cleaning, Mixing, find_pairs, read_own
 from atlasd.data.cleaning import standardise
 from atlasd.data.files import find_variable, open_data
 from atlasd.data.variables import choose
-from atlasd.data.vector_channels import Mixing, find_pairs
 from atlasd.errors import InputError
 
 rng = np.random.default_rng(0)

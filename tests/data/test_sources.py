@@ -7,9 +7,8 @@ import xarray
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import atlasd as ad
-from atlasd.data.axes import arrange
 from atlasd.data.samples import Samples
-from atlasd.data.sources import gather
+from atlasd.data.sources import arrange, gather
 from atlasd.errors import InputError
 
 X = torch.randn(30, 1, 12, 14, generator=torch.Generator().manual_seed(0))

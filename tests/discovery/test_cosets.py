@@ -5,11 +5,10 @@ import torch
 from torch import Tensor
 
 import atlasd as ad
-from atlasd.algebra.ambient import Ambient
 from atlasd.algebra.group import Group
 from atlasd.algebra.known import cyclic, dihedral, so, tetrahedral, trivial
-from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.coset_normalizer import is_rigid, normalize_starts, unit_determinant
+from atlasd.algebra.lie import Ambient, LieAlgebra
+from atlasd.discovery.coset_gradient import is_rigid, normalize_starts, unit_determinant
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.problem import Problem

@@ -5,8 +5,7 @@ import torch
 from torch.nn import functional
 
 import atlasd as ad
-from atlasd.discovery.representations import _check_memory
-from atlasd.discovery.weights import Weights
+from atlasd.discovery.representations import Weights, _check_memory
 from atlasd.errors import InputError
 from atlasd.runtime.random import stream
 

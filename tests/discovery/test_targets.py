@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import atlasd as ad
-from atlasd.data.vector_channels import Mixing
+from atlasd.data.arrays import Mixing
 from atlasd.discovery.targets import _holds, say_rest
 from atlasd.errors import InputError
 from atlasd.geometry.stacked import Stacked, intertwiners

@@ -12,7 +12,8 @@ import atlasd as ad
 from atlasd.data.samples import Samples
 from atlasd.discovery.discover import discover
 from atlasd.errors import AtlasdError
-from atlasd.runtime.executor import process_pool, working
+from atlasd.runtime.executor import working
+from atlasd.runtime.pool import process_pool
 from atlasd.runtime.random import stream
 from atlasd.studies.zoo.field_systems import draw_waves, laplacian, plane_waves
 

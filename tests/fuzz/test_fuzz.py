@@ -20,7 +20,8 @@ from hypothesis.extra import numpy as hnp
 import atlasd as ad
 from atlasd.cli import COMMANDS, main
 from atlasd.data.files import open_data
-from atlasd.discovery.result import ChartFinding, Direction, Discovery, PredictorSummary, Verdict
+from atlasd.discovery.learned import PredictorSummary
+from atlasd.discovery.result import ChartFinding, Direction, Discovery, Verdict
 from atlasd.errors import AtlasdError
 from atlasd.runtime.codec import decode
 from atlasd.runtime.stages import read_plan

@@ -15,8 +15,7 @@ from atlasd.cli import main
 from atlasd.cli.audit import named_group
 from atlasd.errors import DataError, InputError
 from atlasd.nn import GroupActivation, GroupConv2d, audit, export, vector
-from atlasd.nn.exporting import _is_arithmetic, safe_copy
-from atlasd.nn.model_files import load_model
+from atlasd.nn.exporting import _is_arithmetic, load_model, safe_copy
 from atlasd.runtime.random import stream
 
 C4 = ad.known.cyclic(4)

@@ -18,7 +18,7 @@ from atlasd.nn.groups import elements_inside, elements_outside, scalings
 from atlasd.nn.metric_gnn import minkowski
 from atlasd.nn.metrics import save_metric
 from atlasd.runtime.random import stream
-from atlasd.studies.jets.train import auroc, log_odds, train_tagger
+from atlasd.studies.jets.downstream import auroc, log_odds, train_tagger
 
 SMALL = {"hidden": 8, "layers": 3, "step": 0.05}
 BUDGET = SimpleNamespace(epochs=2, batch=32, learning_rate=3e-4)

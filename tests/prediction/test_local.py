@@ -8,8 +8,7 @@ from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.crossfit import cross_fit
 from atlasd.prediction.fit import fit_predictor
-from atlasd.prediction.local import LocalPredictor
-from atlasd.prediction.local_map import LocalMap
+from atlasd.prediction.local import LocalMap, LocalPredictor
 from atlasd.runtime.codec import decode, encode
 from atlasd.runtime.progress import Silent
 

@@ -9,7 +9,7 @@ from atlasd.data.samples import Samples
 from atlasd.prediction.fit import fit_predictor
 from atlasd.prediction.forms import FormPredictor
 from atlasd.prediction.plants import draw_plants
-from atlasd.prediction.unexplained import strongest_wave
+from atlasd.prediction.skill import strongest_wave
 from atlasd.runtime.random import stream
 
 

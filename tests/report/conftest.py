@@ -7,7 +7,8 @@ import torch
 
 from atlasd.algebra.known import orthogonal
 from atlasd.discovery.frames import Frames, Picture, Track
-from atlasd.discovery.result import ChartFinding, Direction, Discovery, PredictorSummary, Verdict
+from atlasd.discovery.learned import PredictorSummary
+from atlasd.discovery.result import ChartFinding, Direction, Discovery, Verdict
 
 
 def _field_track(name: str, residual: float) -> Track:

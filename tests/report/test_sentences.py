@@ -10,13 +10,15 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.known import dihedral, trivial
 from atlasd.discovery.frames import Frames, Track
 from atlasd.discovery.result import ChartFinding, Direction, Verdict
-from atlasd.report.judged import OTHERS, chosen_tolerance, judged_rows
 from atlasd.report.sentences import (
+    OTHERS,
     answer_sentences,
     axis_names,
     chart_reason,
+    chosen_tolerance,
     headline,
     interval,
+    judged_rows,
     share,
     strength,
     track_strengths,

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from atlasd.errors import InputError
-from atlasd.runtime.executor import About, Shared, TaskFailed, Workers, current_workers, process_pool, working
+from atlasd.runtime.executor import About, TaskFailed, Workers, current_workers, working
+from atlasd.runtime.packing import Shared
+from atlasd.runtime.pool import process_pool
 
 
 def double(number):

@@ -12,11 +12,10 @@ from safetensors.torch import save_file
 from atlasd.cli import main
 from atlasd.errors import DataError
 from atlasd.runtime import files
-from atlasd.runtime.console import EscapingConsole
 from atlasd.runtime.content import read_json, write_tensors
 from atlasd.runtime.files import read_bytes, sweep, write_atomically
 from atlasd.runtime.progress import Terminal
-from atlasd.runtime.text import escaped
+from atlasd.runtime.text import EscapingConsole, escaped
 
 
 def test_writes_and_makes_directories(tmp_path):

@@ -9,14 +9,14 @@ import time
 import pytest
 
 from atlasd.errors import DataError
-from atlasd.runtime import lock
-from atlasd.runtime.lock import sole_owner
+from atlasd.runtime import files
+from atlasd.runtime.files import sole_owner
 
 CONTENDER = """
 import os, sys, time
 from pathlib import Path
 from atlasd.errors import DataError
-from atlasd.runtime.lock import sole_owner
+from atlasd.runtime.files import sole_owner
 directory, until = Path(sys.argv[1]), time.monotonic() + float(sys.argv[2])
 owned = 0
 while time.monotonic() < until:
@@ -52,7 +52,7 @@ def test_a_pipe_in_place_of_the_lock_does_not_hang(tmp_path):
 def test_the_lock_of_a_removed_file_is_no_lock(tmp_path, monkeypatch):
     """The last owner removes the file while another waits for it: that one must not own a file without a name."""
     taken = []
-    real = lock._lock
+    real = files._lock
 
     def late(descriptor):
         if not taken:
@@ -60,7 +60,7 @@ def test_the_lock_of_a_removed_file_is_no_lock(tmp_path, monkeypatch):
             (tmp_path / ".lock").unlink()
         return real(descriptor)
 
-    monkeypatch.setattr(lock, "_lock", late)
+    monkeypatch.setattr(files, "_lock", late)
     with sole_owner(tmp_path):
         assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
         with pytest.raises(DataError, match="two runs"), sole_owner(tmp_path):

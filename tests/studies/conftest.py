@@ -9,7 +9,8 @@ import torch
 
 from atlasd import studies
 from atlasd.algebra.known import orthogonal
-from atlasd.discovery.result import ChartFinding, Direction, Discovery, PredictorSummary, Verdict
+from atlasd.discovery.learned import PredictorSummary
+from atlasd.discovery.result import ChartFinding, Direction, Discovery, Verdict
 from atlasd.studies.config import Config, option
 from atlasd.studies.record import Extras
 

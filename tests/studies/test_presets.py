@@ -18,7 +18,7 @@ from atlasd.runtime.random import stream
 from atlasd.studies.climate import downstream as sphere_networks
 from atlasd.studies.climate import run as climate
 from atlasd.studies.climate.cgnet import CGNetPredictor
-from atlasd.studies.climate.samples import PUBLISHED
+from atlasd.studies.climate.run import PUBLISHED
 from atlasd.studies.config import configure
 from atlasd.studies.digits import downstream as digit_networks
 from atlasd.studies.digits import run as sphere_mnist

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CGNetPredictor", "ChartCGNet"]
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -93,13 +91,9 @@ class ChartCGNet(ChartNetworks):
     """One network for every chart: inputs `(B, K, C, *in)` to logits `(B, K, classes, *out)`.
 
     Arguments:
-        charts: Number of charts K.
         channels: Input channels C.
-        classes: Number of classes.
-        shape: Spatial shape of the outputs.
         widths: Channels of the three stages.
         blocks: Context-guided blocks of the second and the third.
-        generator: Source of the initial weights.
     """
 
     def __init__(
@@ -136,7 +130,6 @@ class CGNetPredictor(FromBlueprint):
         widths: Channels of its three stages.
         blocks: Context-guided blocks of the second and the third stage.
         background_weight: Weight of class 0 in the loss.
-        schedule: How to train.
 
     References:
         Wu et al., CGNet: a light-weight context guided network for semantic segmentation (2018).

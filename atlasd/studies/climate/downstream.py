@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "ClimateDownstreamConfig", "run"]
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

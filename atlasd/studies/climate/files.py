@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ClimateFolder", "ClimateTime", "open_climate"]
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,9 +45,7 @@ class ClimateFolder:
     Maps have rows from north to south and columns from longitude 0 eastwards, however the files hold them.
 
     Arguments:
-        path: The folder.
         times: Its maps.
-        shape: Rows and columns of all files.
         variables: Variables that every map has.
         labelled: Whether maps have labels.
         missing: What to do about missing values: `refuse`, or `fill` in the mean of the map.

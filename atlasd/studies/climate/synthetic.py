@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CLASSES", "VARIABLES", "ClimateMaps", "Rule", "synthetic_climate"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,9 +96,7 @@ def synthetic_climate(
 
     Arguments:
         times: How many maps N.
-        generator: The source of randomness.
         symmetry: The rule.
-        shape: Rows and columns.
         experts: Labels of each map E.
         overlooked: Share of the area that each expert overlooks.
         discord: How far experts are apart in their drawings of `events`: which they see, where and how large. 0 is

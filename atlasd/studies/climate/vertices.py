@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "VertexMaps",
-    "agreement",
-    "given_maps",
-    "jaccard_loss",
-    "score_maps",
-    "segmentation_scores",
-    "synthetic_maps",
-]
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["write_climate", "write_map"]
-
 import importlib
 from datetime import date, timedelta
 from pathlib import Path
@@ -37,13 +35,10 @@ def write_climate(
         folder: Where to.
         train: Times to train on, from 1996.
         test: Times to test on, from 2011.
-        seed: Seed of the weather.
         symmetry: The rule behind the labels, as in `synthetic_climate`.
-        shape: Rows and columns.
         experts: Up to how many labels a time has: one and all of them, alternately.
         latitudes: The direction in which they are written.
         longitudes: The range in which they are written.
-        progress: Progress display.
     """
     folder, shown = Path(folder), progress or Silent()
     for split, count, first in (("train", train, date(1996, 1, 1)), ("test", test, date(2011, 1, 1))):
@@ -76,9 +71,6 @@ def write_map(
     """One map with the labels of one expert as a netCDF file.
 
     Arguments:
-        path: Where to.
-        maps: What to write.
-        number: Which map.
         expert: Whose labels; `None` writes none.
         latitudes: The direction in which they are written.
         longitudes: The range in which they are written.

@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BACKGROUND",
-    "CENTRES",
-    "CLASSES",
-    "FILES",
-    "HEIGHT",
-    "RADIUS",
-    "WIDTH",
-    "SphereDigits",
-    "load_mnist",
-    "read_idx",
-    "sphere_mnist",
-]
-
 import gzip
 import math
 from dataclasses import dataclass
@@ -77,8 +63,6 @@ def sphere_mnist(
     that a chart at `CENTRES` sees rotations about its own centre.
 
     Arguments:
-        samples: How many spheres.
-        generator: The source of randomness.
         rotate: The largest random angle in degrees; 0 leaves all digits alike, 180 is every angle.
         scale: The largest random enlargement; sizes lie between `1 / scale` and `scale`, evenly in the logarithm.
         split: Which images of MNIST are drawn from.

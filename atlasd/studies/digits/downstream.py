@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "DownstreamConfig", "Model", "compared", "run"]
-
 import math
 import time
 from collections.abc import Mapping

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Plan", "digit_accuracy", "fit_pixels", "pixel_network"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,8 +27,6 @@ class Plan:
         channels: Channels after every layer, the input's first and the classes last.
         dilated: Layers (counted from 1) with dilation 2.
         halve: The first layer goes to half the resolution, and the classes back to the whole.
-        epochs: Passes over the data.
-        batch: Samples in a step.
         learning_rate: Of Adam; the peak of a one-cycle schedule if `cycle`.
         cycle: Whether the learning rate rises and falls.
         background: Weight of the last class in the loss, the others having 1.
@@ -53,7 +49,6 @@ def pixel_network(plan: Plan, group: Group | None, kind: FieldType | str, genera
         plan: The shape; widths are rounded to whole fields.
         group: The group, or `None` for plain convolutions.
         kind: How the channels between the layers transform.
-        generator: Source of the initial weights.
     """
     fields = None if group is None else resolve(kind, group)
     size = 1 if fields is None else fields.size

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "SphereMnistConfig", "digit_atlas", "pictures", "run"]
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -126,7 +124,6 @@ def pictures(x: Tensor, atlas: Atlas, algebra: LieAlgebra, *, seed: int, rotatio
         x: One sphere, with shape `(1, 1, H, W)`.
         atlas: Charts that do not overlap.
         algebra: What was found; without generators the second picture is the first.
-        seed: Seed of the rotations.
         rotation: The rotation of the whole, `(3, 3)`; by default 60 degrees about a random axis.
 
     Returns:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ChartSegmenter", "SegmentPredictor"]
-
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -52,10 +50,7 @@ class ChartSegmenter(ChartNetworks):
     """One encoder and decoder for every chart: inputs `(B, K, C, H, W)` to logits `(B, K, classes, H, W)`.
 
     Arguments:
-        charts: Number of charts K.
         channels: Input channels C.
-        classes: Number of classes.
-        generator: Source of the initial weights.
         options: `widths` and `skips`, as in `SegmentPredictor`.
     """
 
@@ -79,7 +74,6 @@ class SegmentPredictor(FromBlueprint):
             middle need not draw the outline; `False` is the paper's.
         background: A class that counts less in the loss; `None` for none.
         background_weight: How much less.
-        schedule: How to train.
     """
 
     widths: tuple[int, ...] = (32, 64, 64, 64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ATLASES", "heat_atlas", "heat_fields", "heat_rate", "simulate_heat"]
-
 import math
 from typing import Literal
 
@@ -38,10 +36,8 @@ def heat_fields(
     """Random initial temperatures.
 
     Arguments:
-        samples: How many fields.
         initial: `separable` is a vertical plus a horizontal sinusoid, as in the paper; `isotropic` is a sum
             of plane waves in random directions, so that the data contain what a rotation makes of them.
-        generator: The source of randomness.
         waves: Plane waves in one isotropic field.
 
     Returns:
@@ -91,7 +87,6 @@ def simulate_heat(
 
     Arguments:
         x: Initial fields, with shape `(N, 1, H, W)`; never written to.
-        steps: Number of explicit Euler steps.
         chunk: Fields advanced together, so that they stay in the processor's cache.
 
     Returns:

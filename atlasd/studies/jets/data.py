@@ -8,8 +8,6 @@ the label is_signal_new, 1 for a top. `atlasd data top-tagging` fetches it. Arra
 
 from __future__ import annotations
 
-__all__ = ["COMPONENTS", "LABEL", "Split", "find_jets", "jet_columns", "jet_count", "load_jets", "read_jets"]
-
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,7 +80,6 @@ def read_jets(
 
     Arguments:
         path: An `.h5` file of the reference set's form, or an `.npz` file of arrays.
-        batch: Jets read together.
         constituents: How many leading constituents; all by default.
         start: The first jet.
         stop: The jet after the last.
@@ -112,7 +109,6 @@ def load_jets(
 
     Arguments:
         path: The file; the one that `find_jets` knows by default.
-        samples: How many jets; all by default.
         constituents: How many leading constituents.
         split: Which file of the reference set, where `path` is left out.
         invalid: As in `read_jets`.

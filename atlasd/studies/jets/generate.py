@@ -7,8 +7,6 @@ quarks inside the jet, and no detector simulation. The file that is written has 
 
 from __future__ import annotations
 
-__all__ = ["JetSettings", "generate_jets", "generate_shard"]
-
 import importlib
 import json
 import math
@@ -42,7 +40,6 @@ class JetSettings:
     Arguments:
         constituents: Places for constituents, hardest first.
         energy: Of the collision, in GeV.
-        radius: Of the jets.
         lowest: Least transverse momentum of a jet.
         highest: Largest transverse momentum of a jet.
         eta: Largest |eta| of a jet.
@@ -74,12 +71,8 @@ def generate_jets(
 
     Arguments:
         path: The `.h5` file to write.
-        count: How many jets.
         settings: Collisions and jets.
-        seed: Seed of all randomness; the same jets for any number of workers.
-        workers: Processes.
         shard: Jets that one process makes at a time, and keeps.
-        progress: Progress display.
     """
     path, settings = Path(path), settings or JetSettings()
     if min(count, workers, shard) < 1:

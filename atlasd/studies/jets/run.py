@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "TopTaggingConfig", "jet_moments", "run"]
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DatasetAccessor", "register"]
-
 import sys
 from typing import Any
 

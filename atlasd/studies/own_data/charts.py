@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["NOT_LINEAR", "Placement", "place_charts", "plan_charts", "slowness"]
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,7 +63,6 @@ def plan_charts(
     """Checks what was asked for against the data; nothing is measured yet.
 
     Arguments:
-        data: The data.
         asked: `auto`, `grid`, `whole`, `sphere:K`, or centres `row,column;row,column`.
         in_radius: Half the width of input patches; suits the field by default.
         out_radius: Half the width of output patches.

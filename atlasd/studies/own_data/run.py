@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "run"]
-
 import re
 import shlex
 import time
@@ -13,11 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from atlasd.data.arrays import Cleaning, OwnData, read_own, scaled
+from atlasd.data.arrays import Cleaning, Mixing, OwnData, find_pairs, read_own, scaled
 from atlasd.data.files import DataFile, open_data
 from atlasd.data.samples import chart_blocks
 from atlasd.data.variables import Choice, choose
-from atlasd.data.vector_channels import Mixing, find_pairs
 from atlasd.discovery.discover import discover
 from atlasd.discovery.flow import discover_flow
 from atlasd.discovery.representations import discover_representation

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Plan", "Side", "ask", "published_on_charts", "rival_methods"]
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -40,9 +38,7 @@ class Plan:
     """How the methods that look for matrices are asked about some data.
 
     Arguments:
-        side: The data.
         shared: `atlas`, `action` and `predictor`, as in `discover`, of all that look at predictors, and of the verdict.
-        search: The paper's search.
         network: Networks that learn with its generators; by default it looks at the shared predictor.
         cosets: The paper's search for the discrete part, if it is asked for.
         liegg: LieGG, or `None` where it cannot answer.
@@ -81,7 +77,6 @@ def ask(name: str, plan: Plan, *, tolerance: float, seed: int) -> Answer:
         name: `AtlasD`, `LieGG`, `LieGAN` or `augmentation`.
         plan: The data, and how they are asked about.
         tolerance: That of our verdict.
-        seed: Seed of every random stream.
     """
     if name == "augmentation":
         return _augmented(plan, seed)

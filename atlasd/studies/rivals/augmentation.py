@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AugmentationLearning", "perceptron"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,10 +27,6 @@ class AugmentationLearning:
     Arguments:
         reward: Weight of the norm of the widths.
         start: Width that all start from.
-        steps: Steps of training.
-        batch: Samples in a step.
-        rate: Learning rate.
-        hidden: Width of the two hidden layers.
         threshold: Width, in radians or factors of e, from which on a generator is claimed.
 
     References:
@@ -56,7 +50,6 @@ class AugmentationLearning:
             x: Inputs `(N, n)`.
             y: Targets `(N,)` or `(N, O)`.
             generators: What may be mixed, `(k, n, n)`.
-            seed: Seed of the network, of batches and of transformations.
             output: How elements `(B, n, n)` transform targets, `(B, O, O)`; targets are invariants by default.
         """
         draw = stream(seed, "augmentation")

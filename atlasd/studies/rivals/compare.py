@@ -14,8 +14,6 @@ Seconds are those of the processor, in one thread: what else the machine does me
 
 from __future__ import annotations
 
-__all__ = ["OURS", "Answer", "CompareConfig", "Contest", "Method", "Task", "find_contest", "perform", "run_contest"]
-
 import json
 import pkgutil
 import time
@@ -113,7 +111,6 @@ class Contest:
 
     Arguments:
         name: What to write after `atlasd compare`.
-        config: The class of its settings; it has `samples`.
         measure: How answers are compared with the truth.
         data: Makes the data from settings, a seed, and whether they are the negative control.
         methods: By name, all with the same predictors; ours is `atlasd`.
@@ -156,7 +153,6 @@ class Table:
         """Writes `compare.json`, and our discovery with the rows among its metrics if our method took part.
 
         Arguments:
-            directory: The run directory.
             ours: Where our method left its discovery.
 
         Returns:
@@ -219,10 +215,6 @@ def run_contest(
     """Runs the methods one after the other, with one thread each, and puts their figures side by side.
 
     Arguments:
-        contest: What is compared.
-        config: Its settings.
-        seed: The seed of the data and of every method.
-        progress: Progress display.
         methods: Some of the methods; all by default.
         keep: Where our own discovery is saved.
     """

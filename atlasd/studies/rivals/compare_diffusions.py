@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONTEST", "CompareDiffusionsConfig", "Diffusion", "simulate", "true_fields"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,7 +44,6 @@ class Diffusion:
 
     Arguments:
         name: One of the three equations.
-        paths: Its paths.
         known: Whether the equation has its symmetries; the control has none.
     """
 
@@ -97,9 +94,7 @@ def simulate(name: str, count: int, seed: int, *, wave: float = 0.0) -> Paths:
     """Paths from normal beginnings, by the step of Euler and Maruyama.
 
     Arguments:
-        name: The equation.
         count: Number of paths of length 1; of longer ones fewer.
-        seed: Seed of all draws.
         wave: Size of waves in place and time in the drift and in the size of the noise, which leave no symmetry.
     """
     draw = stream(seed, "diffusions", name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DIMUONS", "HEAT", "SPHERE_MNIST", "TOP_TAGGING", "CompareHeatConfig", "heat_data", "oblique"]
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -29,7 +27,7 @@ from atlasd.runtime.random import stream
 from atlasd.studies.config import option
 from atlasd.studies.digits.data import BACKGROUND, CENTRES, CLASSES, RADIUS, sphere_mnist
 from atlasd.studies.digits.segment import SegmentPredictor
-from atlasd.studies.dimuons.data import load_dimuons
+from atlasd.studies.dimuons.run import load_dimuons
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
 from atlasd.studies.jets.data import load_jets
 from atlasd.studies.rivals.asking import Plan, Side, published_on_charts, rival_methods

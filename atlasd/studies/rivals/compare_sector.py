@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONTEST", "CompareSectorConfig", "sector_task", "sector_value"]
-
 import math
 from dataclasses import dataclass, replace
 

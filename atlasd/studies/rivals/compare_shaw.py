@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AFFINE", "CUBIC", "ShawConfig", "affine_field", "affine_task", "cubic_field", "cubic_task", "fields_at"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ What each method finds is used to augment the data of a network.
 
 from __future__ import annotations
 
-__all__ = ["CONTEST", "CompareTwoBodyConfig", "augmented_error", "joint_rotation", "network_error", "two_body_orbits"]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -66,7 +64,6 @@ def two_body_orbits(count: int, seed: int, *, force: tuple[float, float] = (0.0,
 
     Arguments:
         count: Number of orbits.
-        seed: Seed of their beginnings.
         force: A constant force that pulls the bodies apart along one direction.
     """
     draw = stream(seed, "two-body")
@@ -115,10 +112,7 @@ def augmented_error(train: Orbits, test: Orbits, generators: Tensor, *, steps: i
 
     Arguments:
         train: Orbits to learn from.
-        test: Others.
         generators: Along which orbits are transformed, `(k, 8, 8)`; none for no augmentation.
-        steps: Steps of training.
-        seed: Seed of the network and of the transformations.
     """
     draw = stream(seed, "two-body", "network")
     network = perceptron(8 * _LENGTH, 128, 8 * _LENGTH, draw)

@@ -15,8 +15,6 @@ References:
 
 from __future__ import annotations
 
-__all__ = ["Determining", "Law", "Library", "Paths", "fit_law"]
-
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,7 +39,6 @@ class Paths:
 
     Arguments:
         states: States at equal steps of time from 0 on, `(M, K + 1, n)`.
-        step: The step.
     """
 
     states: Tensor
@@ -102,8 +99,6 @@ def fit_law(paths: Paths, degree: int, *, choose: bool = False) -> Law:
     """Regression of increments, and of products of what is left of them, on monomials of time and state.
 
     Arguments:
-        paths: The paths.
-        degree: Highest degree of the monomials.
         choose: Whether each output takes the degree up to it that Schwarz's criterion chooses.
     """
     monomials = Monomials(paths.points.shape[-1], degree)
@@ -119,7 +114,6 @@ class _Sums:
     """Normal equations of groups of paths, for rates of change and, given the drift, for products of what is left.
 
     Arguments:
-        paths: The paths.
         monomials: What is regressed on.
         drift: Its coefficients, `(F, n)`.
     """

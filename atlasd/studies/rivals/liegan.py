@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FieldDiscriminator", "LieGAN", "VectorDiscriminator"]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -40,13 +38,11 @@ class LieGAN:
     symmetries, and its elements are exponentials: components of determinant -1, parity among them, are out of reach.
 
     Arguments:
-        generators: The number of generators.
         coefficients: How w is drawn: `normal`, or `integers` for discrete subgroups.
         spread: Standard deviation or largest integer of w.
         growth: Weight of the cosine between data and transformed data, which keeps g away from the identity.
         similarity: Weight of the cosines between generators.
         steps: Steps of each side.
-        batch: Samples in a step.
         generator_rate: Learning rate of the generators.
         discriminator_rate: Learning rate of the discriminator.
         start: Size of the entries that the generators start from.
@@ -111,11 +107,8 @@ class LieGAN:
 
         Arguments:
             x: Inputs, as for `atlasd.discover`.
-            y: Targets.
             atlas: Charts; the full field by default.
             action: How matrices transform inputs and outputs; outputs are invariant by default.
-            seed: Seed of every random stream.
-            progress: Progress display.
         """
         samples = Samples.check(x, y, atlas, minimum=20)
         problem = Problem(
@@ -155,12 +148,9 @@ class LieGAN:
 
         Arguments:
             pairs: Indices `(B,)` to inputs and outputs as the discriminator is to see them.
-            samples: How many there are.
             move: Transforms inputs and outputs by group elements `(B, n, n)`.
             discriminator: Gives log-odds for pairs.
             span: Matrices `(m, n, n)` whose combinations the generators may be.
-            seed: Seed of the game.
-            progress: Progress display.
 
         Returns:
             The generators, averaged over the last steps, and the curves of both losses.

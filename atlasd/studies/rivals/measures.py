@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Measure", "angle_of_fields", "field_angle", "metric_likeness", "span_angle_to"]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +19,6 @@ class Measure:
     """A figure by which answers are compared with the truth.
 
     Arguments:
-        name: The heading of its column.
         digits: Decimals that are kept.
         figure: From claimed generators `(k, ...)`, one tensor for each part of the data, and the data to the figure.
         best: The figure of the truth itself.
@@ -69,7 +66,6 @@ def field_angle(fields: Callable[[Any, int, Tensor], Tensor], truth: Callable[[A
 
     Arguments:
         fields: From the data, the number of a part and generators `(k, ...)` to fields `(k, N, n)`.
-        truth: From the data and the number of a part to true fields `(j, N, n)`.
     """
 
     def figure(parts: tuple[Tensor, ...], data: Any) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FixedThreshold", "RankTest", "Rule", "Spectrum", "solve_spectrum", "wald_p_value"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -109,11 +107,7 @@ class FixedThreshold:
 
 @dataclass(frozen=True)
 class RankTest:
-    """Directions count as symmetries, the best first, until a test rejects the rest: what is not excluded is claimed.
-
-    Arguments:
-        level: Level of each test.
-    """
+    """Directions count as symmetries, the best first, until a test rejects the rest."""
 
     level: float = 0.05
 

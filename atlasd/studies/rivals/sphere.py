@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["find_on_sphere", "turn_sphere"]
-
 import math
 
 import torch
@@ -60,10 +58,6 @@ def find_on_sphere(
     Arguments:
         x: Inputs, with shape `(N, C, H, W)`.
         y: Outputs, `(N, C', H, W)`, or classes `(N, H, W)`.
-        search: The settings of the game.
-        classes: Number of classes, 0 for regression.
-        seed: Seed of every random stream.
-        progress: Progress display.
 
     Returns:
         Generators, with shape `(k, 3, 3)`.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LINEAR", "TaskConfig", "by_rule", "converted", "elementary", "linear_plan", "normal", "rippled"]
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -75,7 +73,6 @@ def linear_plan(
     """How methods that look for matrices are asked about vectors.
 
     Arguments:
-        side: The data.
         config: How long methods may take.
         count: How many generators a method is told that cannot choose.
         given: Generators whose widths are learned, and their names.

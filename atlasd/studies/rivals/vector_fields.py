@@ -6,8 +6,6 @@ space of a matrix with one column for each function of the library. A rule says 
 
 from __future__ import annotations
 
-__all__ = ["Polynomial", "VectorFields", "homogeneous_to_fields"]
-
 import math
 from dataclasses import dataclass, field
 
@@ -33,7 +31,6 @@ class Polynomial:
     Arguments:
         shift: Mean of the inputs, `(n,)`.
         scale: Their spread, `(n,)`.
-        degree: Highest degree.
         coefficients: Of every monomial in every output, `(m, O)`.
         covariance: Of the coefficients of one output at noise 1, `(m, m)`.
         noise: Standard deviation of what is left of every output, `(O,)`.
@@ -101,7 +98,6 @@ class VectorFields:
         library: Highest degree of the monomials of the fields.
         least: Lowest degree of them; 1 leaves out translations.
         equivariant: Whether targets are velocities, which transform with the fields, in place of invariants.
-        degree: Highest degree of the learned polynomial.
         rule: How the dimension of the null space is decided.
 
     Example:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "ArctanConfig", "run"]
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "run"]
-
 from atlasd.discovery.result import Discovery
 from atlasd.runtime.progress import Progress
 from atlasd.studies.paper_figures import paper_figures

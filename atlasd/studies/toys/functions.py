@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["toy", "toys"]
-
 import torch
 from torch import Tensor
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CONFIG", "FunctionConfig", "ToyConfig", "discover_toy", "element_errors", "run"]
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -105,7 +103,6 @@ def element_errors(found: Tensor, truth: Tensor) -> tuple[list[float], list[int]
 
     Arguments:
         found: Elements, with shape `(m, n, n)`.
-        truth: Orthogonal matrices, with shape `(M, n, n)`.
 
     Example:
         >>> angle = math.radians(30.0)

@@ -2,26 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "PROBE",
-    "REACH",
-    "apply",
-    "blur",
-    "derivative",
-    "digits_reason",
-    "draw_waves",
-    "field_atlas",
-    "field_system",
-    "field_systems",
-    "gaussian",
-    "laplacian",
-    "plane_waves",
-    "shift",
-    "slope",
-    "upright_digits",
-    "wave_sampler",
-]
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -232,7 +212,6 @@ def field_system(
 
     Arguments:
         name: Unique in the zoo.
-        truth: The algebra.
         function: The exact map.
         note: What is special about it.
         size: Pixels along each side of fields on which claims are checked.

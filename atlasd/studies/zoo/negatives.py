@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FAR_APART", "broken_fields", "broken_vectors", "lopsided", "negative_systems", "ripples"]
-
 import cmath
 import math
 from collections.abc import Iterable
@@ -57,10 +55,7 @@ def broken_vectors(system: System, strength: float, generator: torch.Generator, 
     The term is one of inputs in standard units: on a thin ellipse it would see only the long axis otherwise.
 
     Arguments:
-        system: The system, with an exact map.
         strength: Standard deviation of the term, relative to that of each output.
-        generator: The source of randomness.
-        name: Name of the new system.
     """
     assert system.function is not None
     symmetric = system.function
@@ -96,10 +91,7 @@ def broken_fields(
     """The system with a filter added that has slopes, curvatures and third derivatives along oblique directions.
 
     Arguments:
-        system: The system, with an exact map.
         strength: Size of the filter, relative to what the system does beyond a multiple of its input.
-        generator: The source of randomness.
-        name: Name of the new system.
         rotation: Rotation of the filter in radians.
         apart: Angle between the axes of its parts.
     """
@@ -124,7 +116,6 @@ def lopsided(x: Tensor, outputs: int, *, rotation: float = 0.0, apart: float = 0
     """Adds up the channels of fields `(N, C, H, W)` and filters them, obliquely for each output.
 
     Arguments:
-        x: Fields.
         outputs: The number of output channels.
         rotation: Rotation of the filters in radians.
         apart: Angle between the axes of the parts of the first filter; the others have one radian more each.

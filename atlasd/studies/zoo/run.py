@@ -2,21 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "QUICK",
-    "Row",
-    "Task",
-    "Zoo",
-    "describe_zoo",
-    "foreign_systems",
-    "plan_zoo",
-    "run_task",
-    "run_zoo",
-    "write_zoo",
-    "zoo_systems",
-    "zoo_table",
-]
-
 import json
 import time
 from collections.abc import Iterable, Sequence
@@ -35,8 +20,9 @@ from atlasd.prediction.neural import ConvPredictor, MLPPredictor
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.prediction.train import Schedule
 from atlasd.runtime.codec import storable
-from atlasd.runtime.executor import current_workers, process_pool, working
+from atlasd.runtime.executor import current_workers, working
 from atlasd.runtime.files import write_atomically
+from atlasd.runtime.pool import process_pool
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 from atlasd.runtime.text import did_you_mean
@@ -93,7 +79,6 @@ class Row:
 
     Arguments:
         positive: Whether there is a group to be found, continuous or finite.
-        truth: Dimension of the true algebra.
         components: Number of components of the true group.
         false_generators: Directions claimed that are no symmetries of the exact map.
         false_elements: Coset representatives claimed that are none, or that lie in one component with another.
@@ -188,11 +173,7 @@ def foreign_systems(seed: int) -> tuple[System, ...]:
 
 @lru_cache(maxsize=4)
 def _systems(seed: int) -> dict[str, System]:
-    """All systems by name; the maps are closures, which no process can send to another.
-
-    Arguments:
-        seed: Seed of the parameters of the foreign families; the others have none.
-    """
+    """All systems by name; the maps are closures, which no process can send to another."""
     known = {system.name: system for system in (*zoo_systems(), *foreign_systems(seed))}
     for name, (base, _) in _UNTRAINED.items():
         note = f"{base} through a predictor that was never trained"
@@ -217,7 +198,6 @@ def plan_zoo(
     """The tasks, in the order of the table.
 
     Arguments:
-        seeds: The number of seeds.
         first: The first of them.
         only: Names of systems; all by default.
         mode: Ask the exact maps, fitted predictors, or both.
@@ -315,13 +295,7 @@ def _row(task: Task, system: System, found: Discovery | None, given: Score, reas
 
 
 def run_zoo(tasks: Sequence[Task], *, workers: int | None = None, progress: Progress | None = None) -> Zoo:
-    """Runs all tasks: in this process, in several, or where the workers of the surroundings are.
-
-    Arguments:
-        tasks: The tasks.
-        workers: Processes, each with one thread; `None` takes the workers of the surroundings.
-        progress: Progress display.
-    """
+    """Runs all tasks: in this process, in several, or where the workers of the surroundings are."""
     if workers is not None and workers < 1:
         raise InputError(f"`workers` must be at least 1, got {workers}.")
     if workers is not None and workers > 1:

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Claims",
-    "Outcome",
-    "Score",
-    "check_claims",
-    "exact_losses",
-    "exact_strength",
-    "score_discovery",
-    "standard_root",
-    "standard_size",
-]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -93,9 +81,7 @@ def score_discovery(system: System, found: Discovery, seed: int, tolerance: floa
     """Compares a discovery with the exact map behind its data.
 
     Arguments:
-        system: The truth.
         found: The answer.
-        seed: Seed of the inputs on which claims are checked.
         tolerance: The strength up to which a breaking may be called a symmetry.
     """
     claims = check_claims(system, found.group, seed)
@@ -210,10 +196,8 @@ def exact_strength(system: System, g: Tensor, samples: int, generator: torch.Gen
     """Strength of the breaking of elements by the exact map, 0 for a symmetry, about 1 for a map that ignores `g`.
 
     Arguments:
-        system: The map, and how to draw its inputs.
         g: Elements, with shape `(M, n, n)`.
         samples: The number of fresh inputs.
-        generator: The source of randomness.
 
     Returns:
         Amplitudes, with shape `(M,)`; NaN where nothing can be felt, or a transformed field would leave the one drawn.
@@ -245,10 +229,8 @@ def exact_losses(
     """Numerator and denominator of the squared strength, so that several elements can be pooled.
 
     Arguments:
-        system: The map, and how to draw its inputs.
         g: Elements, with shape `(M, n, n)`.
         samples: The number of fresh inputs.
-        generator: The source of randomness.
         covered: Tells which transformed vectors `(N, *)` count, `(N,)`; all by default. Fields always count.
 
     Returns:

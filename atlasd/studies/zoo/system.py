@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Function",
-    "Sampler",
-    "System",
-    "alone",
-    "conjugated",
-    "framed",
-    "log_norm",
-    "normal",
-    "signed_permutations",
-    "signs",
-    "vector_system",
-]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -42,7 +28,6 @@ class System:
 
     Arguments:
         name: Unique in the zoo.
-        truth: The largest algebra that is a symmetry *and testable*; dimension 0 for negatives.
         sample: Draws inputs, given their number and a generator.
         function: The exact map, differentiable, in the dtype of its input; `None` where labels have none.
         labels: Draws labels for inputs, where they are not `function` of them.
@@ -135,8 +120,6 @@ class System:
         """Inputs and labels, each with `samples` entries.
 
         Arguments:
-            samples: How many.
-            generator: The source of randomness.
             noise: Noise in the labels beside that of the system, relative to the spread of each output.
         """
         x = self.sample(samples, generator)

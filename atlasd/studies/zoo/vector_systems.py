@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["area", "interval", "kepler_states", "kepler_step", "kepler_systems", "vector_systems"]
-
 import math
 from dataclasses import replace
 
@@ -48,7 +46,6 @@ def kepler_step(x: Tensor, time: float = 0.5, force: tuple[float, float] = (0.0,
 
     Arguments:
         x: States (q, p).
-        time: How much later.
         force: A constant force beside the central one.
 
     Example:

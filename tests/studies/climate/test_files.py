@@ -13,7 +13,7 @@ from atlasd.geometry.actions import GridAction
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.climate.files import open_climate
-from atlasd.studies.climate.samples import DISCOVERY, climate_samples
+from atlasd.studies.climate.run import DISCOVERY, climate_samples
 from atlasd.studies.climate.synthetic import VARIABLES, _classes, _weather, synthetic_climate
 from atlasd.studies.climate.write import write_climate, write_map
 
@@ -154,7 +154,7 @@ torch.set_num_threads(1)
 from pathlib import Path
 from atlasd.runtime.progress import Silent
 from atlasd.studies.climate.files import open_climate
-from atlasd.studies.climate.samples import climate_samples
+from atlasd.studies.climate.run import climate_samples
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 found = open_climate(sys.argv[1])
 found.fields(0)

@@ -11,15 +11,14 @@ from atlasd.geometry.actions import GridAction, gradient
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.fit import fit_predictor
 from atlasd.prediction.train import Schedule
-from atlasd.report.study_pictures import draw_actions
+from atlasd.report.figures import draw_actions
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import keeping
 from atlasd.studies.climate import run as climate
 from atlasd.studies.climate.cgnet import CGNetPredictor, ChartCGNet
-from atlasd.studies.climate.classes import ACTIONS
-from atlasd.studies.climate.samples import DISCOVERY
-from atlasd.studies.climate.second_order import SecondOrderPredictor
+from atlasd.studies.climate.run import DISCOVERY
+from atlasd.studies.climate.second_order import ACTIONS, SecondOrderPredictor
 from atlasd.studies.climate.synthetic import synthetic_climate
 from atlasd.studies.climate.vertices import jaccard_loss, segmentation_scores
 from atlasd.studies.climate.write import write_map

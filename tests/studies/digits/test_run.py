@@ -11,7 +11,7 @@ from atlasd.discovery.discover import TOLERANCE
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import AtlasdError
-from atlasd.report.study_pictures import draw_spheres
+from atlasd.report.figures import draw_spheres
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.config import configure

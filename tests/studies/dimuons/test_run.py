@@ -9,8 +9,7 @@ from atlasd.algebra.known import so
 from atlasd.errors import InputError
 from atlasd.runtime.progress import Silent
 from atlasd.studies.demo import DEMO
-from atlasd.studies.dimuons.data import load_dimuons
-from atlasd.studies.dimuons.run import DimuonConfig, beam_algebra, run
+from atlasd.studies.dimuons.run import DimuonConfig, beam_algebra, load_dimuons, run
 
 
 def test_mass_is_that_of_the_momenta():

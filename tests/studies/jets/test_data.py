@@ -11,7 +11,7 @@ from atlasd.data.pandas_table import TableReader, TableWriter
 from atlasd.errors import DataError, InputError
 from atlasd.runtime.random import stream
 from atlasd.studies.jets.data import find_jets, jet_columns, jet_count, load_jets, read_jets
-from atlasd.studies.jets.train import accuracy, auroc, background_rejection
+from atlasd.studies.jets.downstream import accuracy, auroc, background_rejection
 
 PANDAS = Path(__file__).parent / "files" / "written_by_pandas.h5"
 TRUTH = ["truthE", "truthPX", "truthPY", "truthPZ"]

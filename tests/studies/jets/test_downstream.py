@@ -9,7 +9,8 @@ import torch
 from atlasd.algebra.group import Group
 from atlasd.algebra.known import lorentz, orthogonal
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.result import Discovery, PredictorSummary, Verdict
+from atlasd.discovery.learned import PredictorSummary
+from atlasd.discovery.result import Discovery, Verdict
 from atlasd.errors import DataError, InputError
 from atlasd.nn.metric_gnn import minkowski
 from atlasd.nn.metrics import save_metric
