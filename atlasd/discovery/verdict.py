@@ -204,7 +204,7 @@ class Judge:
             share = 0.0 if bool(wild[i]) else share
             count = int((kept.sum((0, 2)) > 0).sum())
             e, d, p = (z[i].sum(0) for z in (excess, scale, plain))
-            everywhere = float(cost[i] / level[i].clamp_min(1e-300))
+            everywhere = 0.0 if self.problem.is_field else float(cost[i] / level[i].clamp_min(1e-300))
             trials.append(Measurement(pairs[i], e, d, p, kept.sum(0), share, unrelated[i], count, size, everywhere))
         return trials
 
@@ -290,8 +290,10 @@ class Judge:
             # No breaking is negative: an estimate below zero is an error, which may hide a breaking as large.
             lowest, limit = max(lowest, low), max(limit, high, -low)
             if trial.size == counting[0].size:
-                # Breakings grow with the size: a group holds no better than what a quarter turn would show of them.
-                least = root(low) * max(math.pi / 2 / trial.size, 1.0) if len(group) > 1 else 0.0
+                # A breaking that is clearly there grows with the size, and goes on where no data are: a group holds no
+                # better than what a quarter turn would show of it, or the map over all samples.
+                turn = math.pi / 2 / trial.size if len(group) > 1 else 1.0
+                least = root(low) * max(turn, root(trial.everywhere / ratio) if ratio > 0 else 1.0, 1.0)
             if worst is None or ratio > worst[0]:
                 worst = ratio, trial
         assert worst is not None
@@ -334,22 +336,10 @@ class Judge:
         if direction.decision == "symmetry" and masked and self.residual.error_change(trial.pair) > CLEAR:
             reason = "what the predictor leaves unexplained is not the same for transformed inputs"
             direction = replace(direction, decision="cannot tell", reason=reason)
-        if (
-            direction.decision == "symmetry"
-            and lowest > (EXACT * self.tolerance) ** 2
-            and trial.everywhere > self.tolerance**2
-            and not self.problem.is_field
-        ):
-            # A breaking that is clearly there goes on where no data are.
-            reason = (
-                f"breaking at most {upper:.0%} where data are, but by the map about "
-                f"{min(root(trial.everywhere), 1.0):.0%} over all samples"
-            )
-            direction = replace(direction, decision="cannot tell", reason=reason)
         if direction.decision == "symmetry" and least > self.tolerance:
-            reach = f"data reach sizes up to {extent:.2g} only"
-            reason = f"{reach}; over a quarter turn the breaking would be about {min(least, 1.0):.0%}"
-            direction = replace(direction, decision="cannot tell", reason=reason)
+            reach = f"data reach sizes up to {extent:.2g} only" if extent else f"data cover {trial.coverage:.0%}"
+            reason = f"{reach}; over {'a quarter turn' if extent else 'all samples'} the breaking would be about "
+            direction = replace(direction, decision="cannot tell", reason=f"{reason}{min(least, 1.0):.0%}")
         gap = any(t.coverage < MOST and t.size < counting[-1].size for t in group)
         return Finding(direction, trial.element, self._charts(trial), gap=gap)
 
