@@ -24,7 +24,7 @@ _NEAR = 0.3
 """Residual at first order, as a ratio of squares, up to which a direction is worth refining."""
 _REACHED = (math.pi / 2, 0.5, 0.15, 0.05)
 """Sizes at which directions are refined: the largest at which half of the transformed samples lie where data are."""
-_STEP, _STEPS, _LOOKED = 1e-3, 4, 384
+_STEP, _STEPS, _LOOKED = 1e-3, 8, 384
 _SPAN = 4096
 """Samples that tell in which subspace the data lie."""
 _RANK = 1e-6
@@ -86,8 +86,8 @@ class SpectralSearch:
         near = sum(value < _NEAR for value in found.spectrum[: len(basis)])
         components = problem.samples.size + problem.homogeneous
         relevant = torch.eye(components, dtype=torch.float64) if found.relevant is None else found.relevant
-        span = orthogonal_complement(_inside(problem, relevant).reshape(-1, n, n), list(basis[:near]))
-        return replace(found, basis=torch.cat([at_finite_size(problem, basis[:near], span), basis[near:]]))
+        inside = _inside(problem, relevant).reshape(-1, n, n)
+        return replace(found, basis=torch.cat([at_finite_size(problem, basis[:near], inside), basis[near:]]))
 
 
 def relevant_components(residual: Residual, null: Tensor) -> Tensor:
@@ -124,40 +124,43 @@ def data_span(problem: Problem) -> Tensor:
     return inside @ inside.mT
 
 
-def at_finite_size(problem: Problem, basis: Tensor, span: Tensor) -> Tensor:
-    """Generators `(k, n, n)` moved along others `(s, n, n)` to where a fitted map commutes best at finite size.
+def at_finite_size(problem: Problem, basis: Tensor, inside: Tensor) -> Tensor:
+    """Generators `(k, n, n)`, best first, moved to where a fitted map commutes best at finite size.
 
-    First order rests on derivatives of the map, which are known worse than its values.
+    First order rests on derivatives of the map, which are known worse than its values. Each moves along all directions
+    but those of better ones.
 
     Arguments:
-        span: Directions along which they may move.
+        inside: Orthonormal directions among which they may move, `(s, n, n)`.
     """
-    if not len(basis) or not len(span):
+    if not len(basis):
         return basis
     residual = Residual(problem, problem.pick(_LOOKED), known_inputs(problem))
-    eye = torch.eye(len(span), dtype=torch.float64)
 
-    def near(a: Tensor, size: float) -> Tensor:
+    def near(a: Tensor, size: float, span: Tensor) -> Tensor:
         along = torch.cat([a[:, None], a[:, None] + _STEP * span], dim=1)  # (k, 1 + s, n, n)
         both = torch.stack([size * along, -size * along], dim=1)
         return problem.exponential(both.flatten(0, 2)).nan_to_num(1e30, 1e30, -1e30).unflatten(0, both.shape[:3])
 
-    refined = []
+    refined: list[Tensor] = []
     for a in scaled(basis)[:, None]:
+        span = orthogonal_complement(inside, [*refined, a[0]])
         for size in _REACHED:
-            covered = residual.losses(near(a, size)[0, :, 0]).covered
+            covered = residual.losses(near(a, size, span[:0])[0, :, 0]).covered
             if float(covered.mean()) >= MOST:
                 break
-        best, damping = math.inf, 1e-3
-        here, shares = a, covered / covered.sum((1, 2), keepdim=True).clamp_min(1.0)
-        for _ in range(_STEPS):
-            there = model(residual, near(here, size), _STEP, shares)
-            error, slope, curve = (z[0].sum((0, 1)) for z in (there.error, there.slope, there.curve))
-            if not float(error) < best:
-                break
-            best, a = float(error), here
+        best, damping, here = math.inf, 1e-3, a
+        shares = covered / covered.sum((1, 2), keepdim=True).clamp_min(1.0)
+        for _ in range(_STEPS if len(span) else 0):
+            there = model(residual, near(here, size, span), _STEP, shares)
+            error = float(there.error[0].sum())
+            damping *= 0.1 if error < best else 100.0
+            if error < best:
+                best, a = error, here
+                slope, curve = (z[0].sum((0, 1)) for z in (there.slope, there.curve))
             # Where data cover no transformed sample, nothing is known and nothing is changed.
-            step = torch.linalg.solve(curve + damping * curve.diagonal().mean().clamp_min(1e-300) * eye, slope)
+            steep = curve.diagonal().clamp_min(1e-9 * curve.diagonal().max().clamp_min(1e-300))
+            step = torch.linalg.solve(curve + damping * steep.diag(), slope)
             here = a - torch.einsum("s,sij->ij", step * (0.3 / step.norm().clamp_min(0.3)), span)
         refined.append(a[0])
     return torch.stack(refined)
