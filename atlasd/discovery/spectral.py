@@ -69,6 +69,8 @@ class SpectralSearch:
         asked = Residual(problem, problem.pick(self.slopes))
         residual, null = (m[0] for m in asked.slopes())
         relevant = relevant_components(asked.few(1024), null)  # (n, m)
+        if getattr(problem.action, "rho_out", None) is not None:
+            relevant = torch.eye(n, dtype=torch.float64)  # what moves with the targets is felt there
         inside = _inside(problem, relevant)
         values, directions, blind = solve(inside @ residual @ inside.mT, inside @ null @ inside.mT)
         basis = (directions @ inside).reshape(-1, n, n)
