@@ -11,8 +11,7 @@ from torch import Tensor
 from atlasd.data.samples import Samples
 from atlasd.prediction.fit import AutoPredictor, fit_blocks, join, summed
 from atlasd.prediction.plants import Planted
-from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
-from atlasd.prediction.skill import ClosedForm, Folds
+from atlasd.prediction.predictor import ClosedForm, FittedPredictor, Folds, PredictorSpec
 from atlasd.prediction.train import Job
 from atlasd.runtime.executor import About, current_workers
 from atlasd.runtime.packing import Shared

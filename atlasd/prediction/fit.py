@@ -16,13 +16,27 @@ from atlasd.prediction.forms import FormPredictor
 from atlasd.prediction.local import LocalPredictor
 from atlasd.prediction.moments import MomentPredictor
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
-from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, narrowed, needed
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, Probabilities
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.prediction.trivial import pooled_skill
 from atlasd.runtime.executor import About, current_workers
 from atlasd.runtime.packing import Shared
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
+
+
+def narrowed(function: Callable[[Tensor], Tensor], width: int) -> Callable[[Tensor], Tensor]:
+    """The function for the middle of its outputs, `width` pixels, where it can leave out the rest."""
+    narrow = getattr(function, "narrowed", None)
+    return function if narrow is None else narrow(width)
+
+
+def needed(functions: Sequence[Callable[[Tensor], Tensor]]) -> tuple[int, ...] | None:
+    """Spatial shape of the middle of the inputs that functions look at; `None` where they do not say."""
+    shapes = [getattr(f.function if isinstance(f, Probabilities) else f, "need", None) for f in functions]
+    if any(shape is None for shape in shapes):
+        return None
+    return tuple(max(sizes) for sizes in zip(*shapes, strict=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import ClosedForm, Folds, strongest_wave
+from atlasd.prediction.predictor import ClosedForm, FittedPredictor, Folds
+from atlasd.prediction.skill import strongest_wave
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -108,7 +108,9 @@ class FormPredictor(ClosedForm):
             if more[0] >= loss:
                 break
             loss, sums, ridge = more
-        return folds.fitted(lambda k: sums.maps(ridge, k, classes=samples.classes), kind=sums.features.name)
+        return folds.fitted(
+            [sums.maps(ridge, k, classes=samples.classes) for k in folds.wanted], kind=sums.features.name
+        )
 
     def _kinds(self, x: Tensor, count: int, bumps: int, tokens: int) -> list[_Features]:
         """Features that a number of samples allows, for inputs like `(M, D)`, with so many bumps at most.

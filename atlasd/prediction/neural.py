@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.networks import ChartConv, VectorMLP
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import with_skill
+from atlasd.prediction.predictor import FittedPredictor, with_skill
 from atlasd.prediction.train import Job, Schedule, fit_networks, standardise
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress

@@ -157,6 +157,19 @@ class Stages:
         if not beside or beside & set(MARKS):
             self.remove()
 
+    @property
+    def hint(self) -> str | None:
+        """The command that goes on with the run; `None` where nothing is kept."""
+        if self.directory is None or not self.directory.exists() or not self.any():
+            return None
+        return f"atlasd resume {shlex.quote(str(self.directory.parent))}"
+
+    def abandon(self) -> None:
+        """Leaves the directory as it should be left by a process that ends at once."""
+        if self.directory is not None:
+            self.leave()
+            sweep(self.directory.parent, lock=True)
+
     def remove(self) -> None:
         """Forgets everything; called when the run is done."""
         if self.directory is not None:
@@ -199,25 +212,6 @@ def read_plan(directory: Path) -> dict[str, Any]:
 def fingerprint(*values: Any) -> str:
     """A text that differs where settings or any number of the data do; empty where nothing is kept."""
     return "" if current_stages().directory is None else digest_of(*values)
-
-
-_latest: list[Stages] = []  # for the thread that watches for interrupts, which the surroundings do not reach
-
-
-def how_to_resume() -> str | None:
-    """The command that goes on with the latest run of this process; `None` where nothing is kept."""
-    for stages in _latest:
-        if stages.directory is not None and stages.directory.exists() and stages.any():
-            return f"atlasd resume {shlex.quote(str(stages.directory.parent))}"
-    return None
-
-
-def abandon() -> None:
-    """Leaves the directory of the latest run of this process as it should be left; for a process that ends at once."""
-    for stages in _latest:
-        if stages.directory is not None:
-            stages.leave()
-            sweep(stages.directory.parent, lock=True)
 
 
 def current_stages() -> Stages:
@@ -279,7 +273,8 @@ def keeping(
             say(f"an unfinished run in {directory} is replaced; `atlasd resume` would have gone on with it")
         sweep(directory)
         stages = Stages(directory / NAME, plan, fresh=origin is None, say=say)
-        _latest[:] = [stages]
+        unfinished = current_context().unfinished
+        unfinished[:] = [stages]
         try:
             with within(stages=stages):
                 yield stages
@@ -287,4 +282,4 @@ def keeping(
             stages.leave()
             raise
         stages.remove()
-        _latest.clear()
+        unfinished.clear()

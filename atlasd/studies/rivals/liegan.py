@@ -18,7 +18,6 @@ from atlasd.data.samples import Samples
 from atlasd.discovery.problem import Problem, Proposal
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
-from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
@@ -94,23 +93,13 @@ class LieGAN:
         return self.play(data.pairs, len(problem.samples), data.move, judge, span, seed=seed, progress=progress)
 
     def find_in_data(
-        self,
-        x: Any,
-        y: Any,
-        *,
-        atlas: Atlas | None = None,
-        action: Action | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+        self, x: Any, y: Any, *, action: Action | None = None, seed: int = 0, progress: Progress | None = None
     ) -> Proposal:
         """Plays the game without a predictor, for those who want no verdict; generators act on the data as given.
 
-        Arguments:
-            x: Inputs, as for `atlasd.discover`.
-            atlas: Charts; the full field by default.
-            action: How matrices transform inputs and outputs; outputs are invariant by default.
+        Outputs are invariant, and fields are seen as a whole, unless `action` says otherwise.
         """
-        samples = Samples.check(x, y, atlas, minimum=20)
+        samples = Samples.check(x, y, minimum=20)
         problem = Problem(
             functions=(_unasked,),
             fold=torch.zeros(len(samples), dtype=torch.long),
