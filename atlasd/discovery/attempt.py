@@ -65,7 +65,6 @@ class Attempt:
     """One question and its answer: generators at once, the discrete part when it is asked for.
 
     Arguments:
-        clock: Times of the stages.
         some: Whether some charts are asked where all of them together show nothing.
     """
 

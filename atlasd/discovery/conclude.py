@@ -347,7 +347,6 @@ def consistent(judge: Judge, conclusion: Conclusion) -> Conclusion:
     were measured. The data agree with the named algebra if its breaking lies within the interval of the measured one.
 
     Arguments:
-        judge: Where it is judged.
         conclusion: Generators that passed, in standard units.
     """
     if not conclusion.kept:

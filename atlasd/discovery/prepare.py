@@ -1,4 +1,4 @@
-"""From what a user gives to a problem: checks, standard units, predictors of all folds, and what commutes anyway."""
+"""From the arguments of a call to a problem: checks, standard units, predictors of all folds, the pointwise part."""
 
 from __future__ import annotations
 
@@ -227,11 +227,7 @@ def _untrained(x: Tensor) -> Tensor:
 
 
 def pose(problem: Problem, action: Action) -> Problem:
-    """The same maps and data with another question about them: how matrices act on raw inputs and outputs.
-
-    Arguments:
-        action: The other action.
-    """
+    """The same maps and data with another question about them: how matrices act on raw inputs and outputs."""
     assert problem.common is None
     return _finished(replace(problem, action=problem.units.action(action), pointwise=None, background=None))
 

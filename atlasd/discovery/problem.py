@@ -305,9 +305,7 @@ class Proposal:
     Arguments:
         basis: Candidates, the most promising first, with shape `(k, n, n)`, in float64.
         spectrum: First-order residuals of all directions, ascending, where the search knows them.
-        curves: Training curves by name.
         chart_basis: Each chart's own generators, with shape `(K, k, n, n)`, where computed.
-        notes: What the search noticed.
         weights: Weights of the charts, `(K,)`, where the search left some out; 0 for those.
         untested: Number of directions on which nothing in the data depends.
         fixed: Whether the candidates are to be taken as they are, in this number.

@@ -37,7 +37,6 @@ def sides(function: Function, action: Action, x: Tensor, y: Tensor, g: Tensor) -
     r"""The two sides of the question, :math:`f(g x)` and :math:`\rho(g) y`.
 
     Arguments:
-        function: The map f.
         action: How g transforms inputs and outputs.
         y: Outputs that belong to them: labels, or f(x).
         g: One matrix `(n, n)`, or one for each leading axis of `x`.

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.coverage import VectorCoverage
-from atlasd.discovery.decide import Finding, Measurement, decide, root
+from atlasd.discovery.decide import Finding, Measurement, Sensitivity, decide, root
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Losses, Residual, known_inputs, scaled
 from atlasd.discovery.result import Direction
-from atlasd.discovery.sensitivity import Sensitivity
 from atlasd.limits import CLEAR, EXACT, FEWEST, LEVEL, MOST, TWO_SIDED
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream

@@ -41,12 +41,7 @@ def needed(functions: Sequence[Callable[[Tensor], Tensor]]) -> tuple[int, ...] |
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """Predictors of blocks of charts as one: `(B, K, *in)` to `(B, K, *out)`.
-
-    Arguments:
-        functions: One for every block.
-        blocks: The charts of each.
-    """
+    """Predictors of blocks of charts as one: `(B, K, *in)` to `(B, K, *out)`."""
 
     functions: tuple[Callable[[Tensor], Tensor], ...]
     blocks: tuple[range, ...]
@@ -261,7 +256,7 @@ def fit_predictor(
 def fit_recipe(
     recipe: PredictorSpec | None, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
 ) -> FittedPredictor:
-    """Carries out a recipe, by default that which chooses from the data, in blocks of charts."""
+    """Fits a recipe in blocks of charts; by default the recipe is chosen from the data."""
     if recipe is None or isinstance(recipe, AutoPredictor):
         return (recipe or AutoPredictor()).fit(samples, train, held_out, seed=seed, progress=progress)
     return fit_blocks(recipe, samples, train, held_out, seed=seed, progress=progress)

@@ -43,8 +43,6 @@ class FormPredictor(ClosedForm):
 
     Arguments:
         widths: Widths of the bumps, relative to the size of the inputs.
-        bumps: The most bumps.
-        most: The most features.
         ridges: Ridge strengths, relative to the mean square of the features.
         waves: The most plane waves that are added where errors hold them: no smooth feature follows a short one.
 
@@ -258,7 +256,6 @@ class _Sums:
         """Weights from all folds but one with the constant last, `(R, F + 1, O)`; NaN where rounding forbids it.
 
         Arguments:
-            ridges: R ridge strengths.
             outputs: How many columns are solved for; all by default, with what is planted.
         """
         assert self.right is not None

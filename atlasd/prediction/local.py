@@ -324,7 +324,6 @@ def _bent(wide: Tensor, target: Tensor, count: int) -> Tensor:
     Arguments:
         wide: Inputs `(M, D)` of mean zero.
         target: Outputs `(M, O)`.
-        count: Directions for each output.
 
     References:
         Li, On principal Hessian directions for data visualization and dimension reduction, JASA 87 (1992).

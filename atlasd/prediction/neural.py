@@ -24,12 +24,7 @@ from atlasd.runtime.random import stream
 @storable()
 @dataclass(frozen=True)
 class Architecture:
-    """A kind of network with its shape: all but the weights.
-
-    Arguments:
-        shape: Positional arguments.
-        options: Arguments by name.
-    """
+    """A kind of network with its shape: all but the weights."""
 
     kind: type[nn.Module]
     shape: tuple[Any, ...]
@@ -89,7 +84,7 @@ def fit_modules(
 
 @dataclass(frozen=True, eq=False)
 class Blueprint:
-    """A network for all charts before it is trained, for whoever trains it.
+    """A network for all charts that is not trained yet.
 
     Arguments:
         make: Builds it, from a generator of its first weights.

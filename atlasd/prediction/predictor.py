@@ -1,4 +1,4 @@
-"""Predictors: what stands in for the unknown map, how it is asked for, fitted fold by fold, and what comes back."""
+"""Predictors: maps fitted in place of the unknown one, their recipes, and their folds."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def with_skill(
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """What a recipe in closed form is to fit: the targets and what is planted, for every fold.
+    """The task of a recipe in closed form: the targets and the plants, for every fold.
 
     Arguments:
         fold: Number of each sample's fold, `(N,)`; samples with -1 are left out.

@@ -54,7 +54,7 @@ class StencilPredictor(ClosedForm):
     placed: bool = False
 
     linear: ClassVar[bool] = True
-    """Linear in the inputs: what is not has to be looked for in what is left."""
+    """Linear in the inputs: breakings of second order have to be looked for in the errors."""
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.width % 2 == 0:

@@ -171,7 +171,6 @@ class Workers:
             function: What to call; defined at the top of a module.
             tasks: Its arguments for every task.
             names: What every task is about, for messages.
-            label: What is shown there.
             stage: Keeps the result of every task under this name, where a run directory keeps stages.
             quick: Sends tasks in bundles, one for each worker: sending would take as long as working.
         """

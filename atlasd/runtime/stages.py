@@ -30,10 +30,9 @@ class Stages:
     """Keeps what is finished under the path of stages that led to it; without a directory, nothing is kept.
 
     Arguments:
-        directory: Where to keep stages.
         plan: What the work is: plain values that tell one run from another.
         fresh: Drops what an earlier run left there.
-        say: Told what the user should know.
+        say: Shows a message to the user.
     """
 
     def __init__(
@@ -256,7 +255,7 @@ def keeping(
     Arguments:
         words: The command line that does this run, without the name of the program.
         version: The version of the program.
-        say: Told what the user should know.
+        say: Shows a message to the user.
     """
     origin = current_context().origin
     where = Path.cwd() if origin is None else origin

@@ -40,7 +40,6 @@ def class_findings(
     """For every class its share, the skill of its probability, and its breaking under all of gl(2).
 
     Arguments:
-        fitted: The predictor.
         index: Samples that it was not fitted to.
 
     Returns:

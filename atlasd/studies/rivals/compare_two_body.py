@@ -63,7 +63,6 @@ def two_body_orbits(count: int, seed: int, *, force: tuple[float, float] = (0.0,
     """Nearly circular orbits about the common centre, at half-distances 0.5 to 1.5.
 
     Arguments:
-        count: Number of orbits.
         force: A constant force that pulls the bodies apart along one direction.
     """
     draw = stream(seed, "two-body")

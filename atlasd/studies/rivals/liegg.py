@@ -170,7 +170,6 @@ def field_rows(
 
     Arguments:
         function: Maps fields `(*L, C, *S)` to fields `(*L, C', *S')`.
-        x: The fields F.
         dimensions: The number d of spatial axes.
         inside: Which output pixels count, boolean, with shape `S'`; those that a difference can reach by default.
         order: Order of the differences across pixels.

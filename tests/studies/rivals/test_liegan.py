@@ -134,17 +134,12 @@ def test_published_settings():
     assert used.generators == 7
 
 
-@pytest.mark.parametrize(
-    "settings, message",
-    [
-        ({"generators": 0}, "`generators` must be at least 1, got 0"),
-        ({"coefficients": "cauchy"}, "`coefficients` must be 'normal' or 'integers', got 'cauchy'"),
-        ({"steps": 0}, "`steps` must be positive, got 0"),
-    ],
-)
-def test_wrong_settings(settings, message):
-    with pytest.raises(InputError, match=message):
-        LieGAN(**settings)
+def test_wrong_settings():
+    wrong = {"generators": (0, "at least 1, got 0"), "steps": (0, "positive, got 0")}
+    wrong["coefficients"] = ("cauchy", "'normal' or 'integers', got 'cauchy'")
+    for name, (value, message) in wrong.items():
+        with pytest.raises(InputError, match=f"`{name}` must be {message}"):
+            LieGAN(**{name: value})
 
 
 def test_the_sphere_turns_as_a_whole():
