@@ -133,6 +133,10 @@ class Judge:
         angles = torch.arange(_TURNS, dtype=torch.float64) * (2 * math.pi / _TURNS)
         steps = torch.matrix_exp(angles[:, None, None, None] * scaled(basis.double())).flatten(0, 1)
         every = element.double() @ steps
+        if self.problem.is_field and self.problem.shifts:
+            # A chart knows nothing of what is farther away than shifts are judged.
+            near = every[:, :-1, -1].norm(dim=1) <= _FIELD_SIZES[0][0]
+            every = torch.cat([element.double()[None], every[near]])
         held = self.weights > 0
         rows = self.residual.few(16 if self.problem.is_field else 128).losses(every).covered[..., held].flatten(1)
         left = torch.ones_like(rows[0])
@@ -157,10 +161,10 @@ class Judge:
         for group in other._at_sizes(basis):
             counting = other._counting(group)
             if counting:
-                # Sizes count by how well data cover them: a chart has few samples.
-                excess = torch.stack([trial.excess.sum(0) for trial in counting]).sum(0)
-                most = torch.stack([self._most(trial) ** 2 * trial.scale.sum(0) for trial in counting]).sum(0)
-                holds = (most > 0) & (excess <= most)
+                # As for the verdict, all sizes must hold; on a chart, those at which data cover enough samples.
+                enough = torch.stack([(trial.covered > 0).sum(0) >= FEWEST for trial in counting])
+                within = [trial.excess.sum(0) <= self._most(trial) ** 2 * trial.scale.sum(0) for trial in counting]
+                holds = enough.any(0) & (torch.stack(within) | ~enough).all(0)
                 best = best & holds if every else max(best, holds, key=lambda held: int(held.sum()))
         if len(self.problem.fold) < 2 * _FIELDS:
             # The samples are too few to choose with some and judge with others: those that chose do not judge.
