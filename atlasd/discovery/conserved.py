@@ -73,7 +73,6 @@ def find_conserved(
     Arguments:
         x: States, `(N, n)`.
         dx: Velocities, `(N, n)`.
-        predictor: How velocities are learned.
         functions: Further functions of the library, by name.
     """
     if degree == 0 and not functions:

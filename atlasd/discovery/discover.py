@@ -220,7 +220,7 @@ def _on_charts(
         LOG.info("%s: %.1f s", stage, seconds)
     notes = [*_notes(problem, best), *taken(best, attempts, skipped), *centre, *_somewhere(best.judge.weights)]
     if action is None and isinstance(search, SpectralSearch) and not clock.over:
-        notes += stages.do("translations", lambda: more_with_translations(best, search))
+        notes += more_with_translations(best, search)
         clock("translations")
     return Discovery(
         group=group,

@@ -204,7 +204,7 @@ class GradientSearch:
         return GradientSteps(self, problem, k, seed).run(progress)
 
     def _found(self, problem: Problem, run: Course) -> Proposal:
-        """Leaves out what has collapsed and what repeats another generator."""
+        """Leaves out generators that have collapsed or that repeat another one."""
         rows = run.basis.flatten(1)
         norms = rows.norm(dim=1)
         large = int((norms >= self.threshold).sum())

@@ -139,7 +139,6 @@ class RepresentationDiscovery:
     Arguments:
         symmetries: The discovery with the representations found.
         inputs: How input channels mix; `None` where no mixing makes the map commute with rotations.
-        outputs: How output channels mix.
         free: Number of further mixings of channels, without any rotation, that the map commutes with. What every linear
             map has, the same number on both sides, is not counted.
         reason: What was concluded, in one sentence.

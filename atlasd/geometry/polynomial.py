@@ -135,7 +135,6 @@ def write_field(
 
     Arguments:
         field: Coefficients of the monomials in every component.
-        letters: Names of the components.
         sizes: How large each term is with coefficient 1, `(n, m)`: small terms are left out.
         least: Share of the largest term below which one is small.
 

@@ -71,7 +71,6 @@ def generate_jets(
 
     Arguments:
         path: The `.h5` file to write.
-        settings: Collisions and jets.
         shard: Jets that one process makes at a time, and keeps.
     """
     path, settings = Path(path), settings or JetSettings()

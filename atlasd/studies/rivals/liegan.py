@@ -41,7 +41,6 @@ class LieGAN:
         spread: Standard deviation or largest integer of w.
         growth: Weight of the cosine between data and transformed data, which keeps g away from the identity.
         similarity: Weight of the cosines between generators.
-        steps: Steps of each side.
         generator_rate: Learning rate of the generators.
         discriminator_rate: Learning rate of the discriminator.
         start: Size of the entries that the generators start from.
@@ -138,7 +137,6 @@ class LieGAN:
         Arguments:
             pairs: Indices `(B,)` to inputs and outputs as the discriminator is to see them.
             move: Transforms inputs and outputs by group elements `(B, n, n)`.
-            discriminator: Gives log-odds for pairs.
             span: Matrices `(m, n, n)` whose combinations the generators may be.
 
         Returns:
