@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -233,14 +233,13 @@ def more_with_translations(best: Attempt, search: SpectralSearch) -> list[str]:
     if problem.is_field or problem.action != VectorAction() or not best.testable or best.found.relevant is not None:
         return []
     posed, stages = _with_translations(problem), current_stages()
-    told: dict[str, Any] = {"seed": best.seed, "progress": best.shown}
-    found = stages.do("translations", lambda: search.find(posed, **told))
+    found = search.at_first_order(posed)
     known = len(best.generators.matrices)
     room = [v for v in found.spectrum if v <= judge.tolerance**2]
     if len(room) <= known:
         return []
-    judge = Judge(posed, judge.tolerance, **told)
-    wider = stages.do("verdict with translations", lambda: conclude_generators(judge, found))
+    judge = Judge(posed, judge.tolerance, seed=best.seed, progress=best.shown)
+    wider = stages.do("translations", lambda: conclude_generators(judge, search.refined(posed, found)))
     if len(wider.matrices) <= known:
         return []
     group = Group(LieAlgebra(wider.matrices), affine=True, noise=wider.noise)

@@ -107,6 +107,7 @@ class Measurement:
     unrelated: float
     samples: int
     size: float
+    everywhere: float = 0.0  # what the map says of all samples, also where no data are: a ratio of squares
 
     @classmethod
     def joined(cls, members: Sequence[Measurement]) -> Measurement:

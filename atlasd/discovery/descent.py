@@ -17,8 +17,8 @@ from atlasd.runtime.random import stream
 _FLOOR = 3e-4
 """Residuals below this are interpolation; they do not count as better."""
 _STEP = 1e-3
-_COARSE, _FINE = (0.6, -math.pi / 2), (0.8, -0.8, math.pi / 2, -math.pi / 2)
-"""Sizes t of the first steps, and of the last ones."""
+_SMALL, _COARSE, _FINE = (0.3, -0.6), (0.6, -math.pi / 2), (0.8, -0.8, math.pi / 2, -math.pi / 2)
+"""Sizes t that lead from random starts, of the first steps, and of the last ones."""
 _JUDGED = (math.pi / 2, -math.pi / 2, 1.0, -1.0, 0.5, -0.5)
 """Sizes of the last refinement, as far as data cover them."""
 _POLISHED = 64
@@ -163,7 +163,11 @@ class FieldSearch:
         for k in values.argsort().tolist():
             if len(chosen) < 2 and all(abs(float(mixes[k] @ mixes[c])) < _DISTINCT for c in chosen):
                 chosen.append(k)
-        rough = [self._descend(self.coarse, trials[k], span, _COARSE, _ITERATIONS) for k in chosen]
+        starts = [trials[k] for k in chosen]
+        if not len(hints):
+            # At small sizes there are few minima, and at large ones many. First order is the limit of small ones.
+            starts += [self._descend(self.coarse, start, span, _SMALL, _ITERATIONS)[0] for start in starts]
+        rough = [self._descend(self.coarse, start, span, _COARSE, _ITERATIONS) for start in starts]
         a, error = min(rough, key=lambda pair: pair[1])
         if error > 2 * _HOPELESS:
             return a, error

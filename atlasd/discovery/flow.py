@@ -157,8 +157,11 @@ def _checked(x: Any, dx: Any, after: Any) -> tuple[Tensor, Tensor]:
             f"`x` and `dx` must have one shape (N, n), got {tuple(states.shape)} and {tuple(other.shape)}; "
             "one row for each state."
         )
-    states, other = states.double(), other.double()
-    return states, other if after is None else other - states
+    states = states.double()
+    speeds = other.double() if after is None else other.double() - states
+    if not bool(speeds.any()):
+        raise InputError("`dx` must not be zero everywhere: every map commutes with a flow that stands still.")
+    return states, speeds
 
 
 def _without_flow(found: Discovery, x: Tensor, dx: Tensor) -> tuple[Discovery, Tensor | None]:

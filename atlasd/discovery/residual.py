@@ -227,6 +227,14 @@ class Residual:
         """
         return float(torch.cat(self._all("error_change", elements.double())).max())
 
+    def fit_variance(self, elements: Tensor) -> Tensor:
+        """How much more the maps of all folds differ at transformed vectors than at the samples, `(M, B, K)`.
+
+        The jackknife's variance of a fitted map, as a square of outputs. What a map has from the accidents of its
+        samples is no breaking.
+        """
+        return self._joined(self._all("fit_variance", elements.double()), -1)
+
     def hidden(self, plants: Sequence[Function]) -> Tensor:
         """Of fields, what products of neighbouring values tell of the errors of the map, and of plants.
 

@@ -249,7 +249,7 @@ def foreign_fields(seed: int) -> tuple[System, ...]:
         _stripes,
         _small_field,
         _few_heat_fields,
-        _oblique_blur,
+        lambda g: _with_control(oblique_blur(g), g, angle=10.0),
     )
     return tuple(s for k, make in enumerate(makers) for s in make(stream(seed, "foreign", "fields", k)))
 
@@ -356,7 +356,7 @@ def _few_heat_fields(generator: torch.Generator) -> tuple[System, ...]:
     return system, system.without_group(name="few_heat_fields_control", labels=labels, note=note)
 
 
-def _oblique_blur(generator: torch.Generator) -> tuple[System, ...]:
+def oblique_blur(generator: torch.Generator) -> System:
     """A blur along an ellipse at any angle: no search may prefer the axes."""
     angle = math.pi * float(torch.rand((), generator=generator))
     low, high = 1.0, 1.4 + 1.1 * float(torch.rand((), generator=generator))
@@ -365,10 +365,9 @@ def _oblique_blur(generator: torch.Generator) -> tuple[System, ...]:
     )
     root = rotation @ torch.tensor([low, high], dtype=torch.float64).sqrt().diag() @ rotation.mT
     kernel = _gaussian(root @ root)
-    system = field_system(
+    return field_system(
         "oblique_blur", so(2).adjoint(root), lambda u: _filtered(u, kernel),
         f"an ellipse of {math.sqrt(high / low):.2f} at {math.degrees(angle):.0f} degrees",
         components=conjugated(signs("++", "+-"), root), size=PROBE + 12, samples=300, angle=0.5, fitted=False,
         atlas=Atlas.at([(19, 21), (28, 26)], in_radius=10 + _KERNEL, out_radius=10),
     )  # fmt: skip
-    return _with_control(system, generator, angle=10.0)
