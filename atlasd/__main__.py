@@ -14,7 +14,9 @@ def main() -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         from atlasd.cli import main as program
+        from atlasd.runtime.memory import keep_freed_memory
 
+        keep_freed_memory()  # this process is ours; the library leaves that of others as it is
         return program()
     except KeyboardInterrupt:
         print("atlasd: interrupted; run the same command again to start over.", file=sys.stderr)

@@ -18,7 +18,6 @@ from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.nn.icosahedral import IcosahedralUNet
 from atlasd.nn.icosahedron import icosahedral_grid
-from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import located
@@ -81,7 +80,6 @@ CONFIG = ClimateDownstreamConfig
 
 def run(config: ClimateDownstreamConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Trains both networks on the same maps with the same budget, and scores them against every expert."""
-    keep_freed_memory()
     start = time.monotonic()
     reason = "GL+(2) was given, as in the paper, and not discovered in this run."
     found = given_discovery(known.general_linear_plus(2), reason, seed, config.discovery)
