@@ -27,8 +27,7 @@ _GROWTH = 1e4
 """Factor by which an element may stretch a vector: beyond, rounding decides what a function says."""
 _JUDGED = 3
 """Sizes that are judged: the largest that count."""
-_DRAWS = 1999
-_BLOCKS = 400
+_DRAWS, _BLOCKS = 1999, 400
 _ROUNDING = 1e-4
 """Strength of unrelated transformations below which nothing depends on a direction."""
 _VECTORS, _FIELDS = 1024, 128
@@ -36,10 +35,8 @@ _FEW = 48
 """Fields for a quick look, and for how much a symmetry of other charts is broken on a chart that was left out."""
 _LADDER = (0.15, 0.35, 0.7, 1.2)
 _RANDOM = 6
-_TURNS = 60
-"""Members of a one-parameter group that are looked at for those that data cover."""
-_MEMBERS = 8
-"""Members of a coset that are judged in place of one, at most."""
+_TURNS, _MEMBERS = 60, 8
+"""Members of a one-parameter group that are looked at for those that data cover, and the most that are judged."""
 
 
 class Judge:
@@ -132,8 +129,7 @@ class Judge:
         angles = torch.arange(_TURNS, dtype=torch.float64) * (2 * math.pi / _TURNS)
         steps = torch.matrix_exp(angles[:, None, None, None] * scaled(basis.double())).flatten(0, 1)
         every = element.double() @ steps
-        if self.problem.is_field and self.problem.shifts:
-            # A chart knows nothing of what is farther away than shifts are judged.
+        if self.problem.is_field and self.problem.shifts:  # a chart knows nothing of what is far away
             near = every[:, :-1, -1].norm(dim=1) <= _FIELD_SIZES[0][0]
             every = torch.cat([element.double()[None], every[near]])
         held = self.weights > 0
