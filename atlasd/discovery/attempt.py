@@ -164,9 +164,9 @@ class Attempt:
         # Where a continuous part could not be decided, elements of it are not to be claimed one by one.
         if judged is not None and self.testable and not undecided:
 
-            def discrete(algebra: LieAlgebra) -> Conclusion:
+            def discrete(algebra: LieAlgebra, most: float) -> Conclusion:
                 return conclude_cosets(
-                    self.judge, algebra, judged, self.found.relevant, seed=self.seed, progress=self.shown
+                    self.judge, algebra, judged, self.found.relevant, most=most, seed=self.seed, progress=self.shown
                 )
 
             both = self._ask("cosets", lambda: exact_first(self.judge, self.generators, discrete))

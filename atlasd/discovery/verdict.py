@@ -77,6 +77,12 @@ class Judge:
         """Strength below which everything is exact: a tenth of the tolerance, or rounding for functions of vectors."""
         return 1e-3 if self.problem.known and not self.problem.is_field else EXACT * self.tolerance
 
+    @property
+    def hidden(self) -> float:
+        """The largest strength of errors of the map, as `Measurement.hidden`."""
+        losses = self.residual.losses(torch.eye(self.problem.size, dtype=torch.float64)[None])
+        return 2 * root(float((losses.plain @ self.weights).sum() / (losses.scale @ self.weights).sum()))
+
     def generators(self, basis: Tensor) -> list[Finding]:
         """Judges generators `(k, n, n)`, each at those finite sizes that data cover and that can tell."""
         groups = self._at_sizes(basis)
@@ -117,6 +123,12 @@ class Judge:
     def _of_elements(self, elements: Tensor) -> list[Measurement]:
         pairs = torch.stack([elements.double(), torch.linalg.inv(elements.double())], dim=1)
         return self._trials(pairs, (1.0,) * len(elements))
+
+    def lowest(self, elements: Tensor) -> Tensor:
+        """A quick look at elements `(m, n, n)`: the least strengths that they may have, `(m,)`."""
+        quick = self._with(residual=self.residual.few(_FEW if self.problem.is_field else 256))
+        trials = quick._of_elements(elements) if len(elements) else []
+        return torch.tensor([root(t.ratio(self.weights) - t.error(self.weights)) for t in trials], dtype=torch.float64)
 
     def strengths(self, basis: Tensor, samples: int = 256) -> tuple[Tensor, Tensor]:
         """A quick look at generators `(k, n, n)`: the largest strength over sizes that count, and its error, `(k,)`."""
