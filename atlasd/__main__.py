@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import atexit
+import signal
 import sys
+import threading
 
 
 def main() -> int:
     """The program, also where it is interrupted while its modules are still being imported."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         from atlasd.cli import main as program
+        from atlasd.runtime.memory import keep_freed_memory
 
+        keep_freed_memory()  # this process is ours; the library leaves that of others as it is
         return program()
     except KeyboardInterrupt:
         print("atlasd: interrupted; run the same command again to start over.", file=sys.stderr)
         return 130
+    finally:
+        atexit.register(_heed_no_more)  # registered last, so done first
+
+
+def _heed_no_more() -> None:
+    """The work is done: a signal while libraries tidy up must not change the status."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -152,8 +152,8 @@ def stop_once(place, number, case, workers, sign, moment, expected):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
+    for name, usual in (("--kills", 40), ("--seed", 0)):
+        parser.add_argument(name, type=int, default=usual)
     parser.add_argument("--only", default="", help="some of the cases")
     given = parser.parse_args()
     chance = random.Random(given.seed)

@@ -24,7 +24,7 @@ import torch
 from atlasd import __version__
 from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.runtime.memory import peak_megabytes, reset_peak
+from atlasd.runtime.memory import keep_freed_memory, peak_megabytes, reset_peak
 from atlasd.runtime.progress import Silent, Terminal
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import current_stages, keeping, resuming
@@ -114,6 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
+    keep_freed_memory()  # as the program does
     same = {"atlas": options.atlas} | ({"samples": options.samples} if options.samples else {})
     if options.paper and not options.samples:
         same["samples"] = 10_000

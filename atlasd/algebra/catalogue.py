@@ -112,14 +112,14 @@ def _on_all_coordinates(n: int) -> list[_Plan]:
     if n >= 2:
         found += [_plan("shear", n, 1, known.shear, n), _plan(f"borel({n})", n, n * (n + 1) // 2, known.borel, n)]
         found.append(_plan(f"affine({n - 1})", n, n * (n - 1), known.affine, n - 1))
-    turns = (n - 1) * (n - 2) // 2
+    rotations = (n - 1) * (n - 2) // 2
     if n >= 3:
-        found.append(_plan(f"euclidean({n - 1})", n, turns + n - 1, known.euclidean, n - 1))
+        found.append(_plan(f"euclidean({n - 1})", n, rotations + n - 1, known.euclidean, n - 1))
         found.append(_Plan(f"diagonal({n})", n, n, lambda: torch.diag_embed(torch.eye(n, dtype=torch.float64))))
         for p in range(1, (n - 1) // 2 + 1):
-            found.append(_plan(f"iso({p},{n - 1 - p})", n, turns + n - 1, _poincare, p, n - 1 - p))
+            found.append(_plan(f"iso({p},{n - 1 - p})", n, rotations + n - 1, _poincare, p, n - 1 - p))
     if n >= 4:
-        found.append(_plan(f"galilei({n - 2})", n, turns + n - 1, known.galilei, n - 2))
+        found.append(_plan(f"galilei({n - 2})", n, rotations + n - 1, known.galilei, n - 2))
     return found
 
 

@@ -18,7 +18,7 @@ from atlasd.errors import InputError
 
 Table: TypeAlias = npt.NDArray[np.int64]
 
-# Element orders with their multiplicity; each of these, with a trivial centre, belongs to one group only.
+# Element orders with their multiplicity: each list, with a trivial centre, belongs to one group only.
 _CENTRELESS = {
     "A4": {1: 1, 2: 3, 3: 8},
     "S4": {1: 1, 2: 9, 3: 8, 4: 6},

@@ -2,7 +2,6 @@ r"""Matrix groups: a Lie algebra and one representative per component."""
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -245,9 +244,6 @@ class Group:
     def __repr__(self) -> str:
         return f"Group(dimension={self.dimension}, components={self.components}, size={self.size})"
 
-    def _repr_html_(self) -> str:
-        return _heat_maps(str(self), {"generators": self.algebra.basis, "cosets": self.cosets})
-
     def _matrix(self, g: Tensor, name: str) -> Tensor:
         g = torch.as_tensor(g).detach().cpu().double()
         if g.shape != (self.size, self.size):
@@ -256,41 +252,3 @@ class Group:
                 "pass one matrix of the size of the group."
             )
         return g
-
-
-def _heat_maps(title: str, sections: dict[str, Tensor], most: int = 16) -> str:
-    r"""Shows matrices as small tables, blue below zero and red above.
-
-    Arguments:
-        sections: Matrices with shape `(m, n, n)` under each heading.
-        most: How many matrices of a section to show.
-
-    Returns:
-        HTML that stands alone: no script, no style sheet, everything escaped.
-    """
-    parts = [f"<div><p><b>{html.escape(title)}</b></p>"]
-    for heading, matrices in sections.items():
-        if not len(matrices):
-            continue
-        parts.append(f"<p>{html.escape(heading)}</p><div style='display:flex;flex-wrap:wrap;gap:12px'>")
-        parts += [_table(matrix) for matrix in matrices[:most]]
-        if len(matrices) > most:
-            parts.append(f"<p>and {len(matrices) - most} more</p>")
-        parts.append("</div>")
-    return "".join([*parts, "</div>"])
-
-
-def _table(matrix: Tensor) -> str:
-    largest = max(float(matrix.abs().max()), 1e-12)
-    rows = "".join(
-        "<tr>" + "".join(_cell(value, value / largest) for value in row) + "</tr>" for row in matrix.tolist()
-    )
-    return f"<table style='border-collapse:collapse'>{rows}</table>"
-
-
-def _cell(value: float, share: float) -> str:
-    rest = round(255 * (1 - 0.7 * abs(share)))
-    colour = f"rgb(255,{rest},{rest})" if share > 0 else f"rgb({rest},{rest},255)"
-    # Adding zero turns -0.00 into 0.00.
-    text = f"{round(value, 2) + 0.0:.2f}"
-    return f"<td style='background:{colour};color:#000;padding:2px 6px;text-align:right'>{text}</td>"

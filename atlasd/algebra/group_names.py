@@ -175,8 +175,8 @@ def _several_name(group: Group, algebra_name: str) -> tuple[str | None, Evidence
 def _rotations_together(group: Group, algebra_name: str) -> str | None:
     r"""The name of rotations of several planes with their mirrors: in one sense for all of them, or each by itself."""
     if algebra_name == "u(1)" and group.components == 2:
-        turn, mirror = group.algebra.basis[0], group.cosets[1]
-        reverses = (mirror @ turn + turn @ mirror).norm() <= group.tolerance * (mirror @ turn).norm()
+        rotation, mirror = group.algebra.basis[0], group.cosets[1]
+        reverses = (mirror @ rotation + rotation @ mirror).norm() <= group.tolerance * (mirror @ rotation).norm()
         # Any other map that reverses the rotations has the square -1.
         return f"O(2) on {group.size // 2} planes" if reverses and (mirror @ mirror).trace() > 0 else None
     parts = [_SUMMAND.fullmatch(summand) for summand in algebra_name.split("+")]

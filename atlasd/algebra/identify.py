@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from atlasd.algebra.balance import well_conditioned
 from atlasd.algebra.catalogue import Conjugation, Entry, catalogue, fit_conjugations, orbit_rates
-from atlasd.algebra.invariants import invariant_forms
+from atlasd.algebra.invariants import invariant_forms, well_conditioned
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.structure import null_rows
 from atlasd.errors import InputError
@@ -288,7 +287,7 @@ _MOST_NUMBERS = 1 << 24
 
 
 def gather(algebra: LieAlgebra, structure: bool = True) -> dict[str, Any]:
-    r"""Dimensions of the parts of `algebra`, of what it fixes and of what commutes with it.
+    r"""Dimensions of the parts of `algebra`, of the vectors that it fixes and of the matrices that commute with it.
 
     Arguments:
         structure: Whether to look inside; a span that is not closed has no structure.

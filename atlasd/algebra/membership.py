@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from atlasd.algebra.balance import well_conditioned
+from atlasd.algebra.invariants import well_conditioned
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
 
@@ -216,7 +216,7 @@ class Membership:
     for GL+(n), SL(n), SO(n) and SO+(p, q), each also with scalings. Any other algebra goes through
     Gauss-Newton on :math:`h \leftarrow h \exp(A)`, which never leaves the group and does not ask
     for the matrix to be a single exponential. Ill-conditioned reductive algebras, such as the rotations of a long
-    ellipsoid, are first brought into a well-conditioned frame; see :mod:`atlasd.algebra.balance`.
+    ellipsoid, are first brought into a well-conditioned frame; see :mod:`atlasd.algebra.invariants`.
 
     Arguments:
         algebra: The algebra, whose basis may be noisy.

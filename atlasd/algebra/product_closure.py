@@ -161,7 +161,7 @@ class _Attempt:
                 break
             if len(elements) + len(fresh) > self.max_order:
                 return None
-            # What the caller measured has been tested already; what follows from it has not.
+            # Elements that the caller measured have been tested already; their products have not.
             if not measured and self.accept is not None and not bool(torch.as_tensor(self.accept(fresh)).all()):
                 return None
             elements = torch.cat([elements, fresh])

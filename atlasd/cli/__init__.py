@@ -5,14 +5,19 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from atlasd.errors import AtlasdError
+from atlasd.runtime.context import within
 from atlasd.runtime.interrupt import prompt_interrupt
 from atlasd.runtime.text import escaped
+
+if TYPE_CHECKING:
+    from atlasd.runtime.stages import Stages
 
 INTERRUPTED = "atlasd: interrupted; "
 _LONGEST = 2000
@@ -66,8 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = typer.main.get_command(app)
     given = list(sys.argv[1:] if arguments is None else arguments)
     interrupted: Callable[[], bool] = lambda: False  # noqa: E731
+    unfinished: list[Stages] = []
     try:
-        with prompt_interrupt(_abandoned) as interrupted:
+        with prompt_interrupt(partial(_abandoned, unfinished)) as interrupted, within(unfinished=unfinished):
             status = command.main(given, prog_name="atlasd", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         status = 130
@@ -85,23 +91,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
     if status == 130:
         exec("")  # an interrupt that passed through `exec` is remembered until the next one, and would set the status
-        print(escaped(_interrupted()), file=sys.stderr)
+        print(escaped(_interrupted(unfinished)), file=sys.stderr)
     return status if isinstance(status, int) else 0
 
 
-def _interrupted() -> str:
+def _interrupted(unfinished: Sequence[Stages]) -> str:
     """What to say after Ctrl-C, with the command that goes on where there is one."""
-    stages = sys.modules.get("atlasd.runtime.stages")
-    hint = None if stages is None else stages.how_to_resume()
+    hint = next((stages.hint for stages in unfinished), None)
     return INTERRUPTED + (f"`{hint}` goes on with it." if hint else AGAIN)
 
 
-def _abandoned() -> str:
+def _abandoned(unfinished: Sequence[Stages]) -> str:
     """The same for a process that ends at once: nothing else will tidy its run directory."""
-    stages = sys.modules.get("atlasd.runtime.stages")
-    if stages is not None:
+    for stages in unfinished:
         stages.abandon()
-    return _interrupted()
+    return _interrupted(unfinished)
 
 
 def _fail(message: str) -> int:

@@ -110,7 +110,6 @@ def chosen_workers(workers: int | None, dask: str, tls: str = "") -> Iterator[No
     """Runs tasks in several processes, on a Dask cluster, or, where neither is asked for, in this process.
 
     Arguments:
-        dask: Address of a scheduler.
         tls: Files for an encrypted connection to it, as `CA,CERT,KEY`.
     """
     from atlasd.errors import InputError

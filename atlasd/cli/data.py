@@ -11,7 +11,7 @@ from atlasd.cli.common import Quiet, Seed, shown_progress, tell
 
 
 def data(
-    name: Annotated[str | None, typer.Argument(help="What to fetch; leave it out to see what there is.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the data; leave it out for a list.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to  [default: NAME below ATLASD_DATA, or below the user's cache]")
     ] = None,

@@ -59,7 +59,7 @@ _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
 def _with_parameters(command: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
-    """The command as one with these parameters, for whoever looks at its signature."""
+    """The command with a signature that shows these parameters."""
     named = [p if p.kind is p.VAR_KEYWORD else p.replace(kind=_BY_NAME) for p in parameters]
     command.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in named}

@@ -28,7 +28,7 @@ def zoo(
     *,
     running: Running,
 ) -> None:
-    """Try every system of known symmetry, and count what is found and what is made up."""
+    """Try every system of known symmetry, and count the groups that are found and the false ones."""
     from atlasd import __version__
     from atlasd.limits import TOLERANCE
     from atlasd.runtime.stages import keeping

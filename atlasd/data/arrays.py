@@ -95,7 +95,7 @@ _ENDINGS = {2: "nd", 3: "rd"}
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaning:
-    """What to do with what cannot be used.
+    """What to do about missing values, copies and too many samples.
 
     Arguments:
         nan: `refuse` missing values, or `mask` them: leave out pixels where they are the rule, and the samples that

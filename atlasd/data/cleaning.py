@@ -37,8 +37,6 @@ def clean(
     """Inputs and targets without missing values and copies, the pixels that were masked, and what was done.
 
     Arguments:
-        x: Inputs, samples first.
-        y: Targets, samples first.
         names: What to call them in messages.
         is_field: Whether the inputs are fields.
         minimum: The fewest samples that may be left.
@@ -252,7 +250,6 @@ def unmasked(array: Any, name: str) -> np.ndarray:
     """The array with masked numbers as NaN; masked integers are refused, since they have no NaN.
 
     Arguments:
-        array: Anything that numpy takes.
         name: What to call it in messages.
 
     Example:

@@ -54,8 +54,6 @@ class RemoteData:
 
     Arguments:
         name: What to write after `atlasd data`.
-        source: A page about them.
-        files: What they consist of.
         folders: Folders of more files, by name and address of a page that links to them.
     """
 

@@ -38,9 +38,8 @@ class Variable:
         reader: Reads the entries whose index along an axis lies in a slice.
         dims: Names of its axes, where the format has them.
         ascending: For each axis whether its coordinate grows with the index; true where unknown.
-        source: The file, for messages.
         example: A text that it holds in place of numbers, and where.
-        bounded: Whether reading may take only little more memory than what is read; not of what the user has opened.
+        bounded: Whether memory is limited while it is read; not for arrays that the user has opened.
     """
 
     name: str

@@ -123,9 +123,7 @@ class TableWriter:
     """Writes blocks of columns as pandas would, appending row by row.
 
     Arguments:
-        path: The file, made anew.
         blocks: Columns of each block, with the kind of its numbers: `[(("a", "b"), "float32"), ...]`.
-        key: Name of the table.
         compression: `gzip` level, or `None`.
     """
 

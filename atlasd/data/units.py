@@ -97,7 +97,7 @@ class Units:
         return torch.linalg.solve(self.frame[:n, :n], (x.double() - shift).unsqueeze(-1)).squeeze(-1).to(x.dtype)
 
     def with_velocities(self, y: Tensor) -> Units:
-        """The same units, with outputs `(B, n)` that transform as the inputs do measured in units of these."""
+        """The same units, with outputs `(B, n)` that transform as the inputs do, measured in units of the inputs."""
         n = y.shape[-1]
         linear = self.frame[:n, :n]
         size = (y.double() @ linear.mT).square().mean().sqrt()

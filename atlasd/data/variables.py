@@ -18,11 +18,10 @@ _MOST_COLUMNS = 12
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What was chosen, and what was guessed.
+    """The chosen variables, and the options that were guessed.
 
     Arguments:
         inputs: Variables of the input: channels of a field, entries of a vector, or one array.
-        targets: Variables of the target.
         tokens: Names of the columns of each token, where inputs are sets of vectors.
         guessed: Options that were not given, as they could have been.
         table: Whether the variables are columns of a table.
@@ -39,7 +38,6 @@ def choose(files: Sequence[DataFile], inputs: str = "", targets: str = "", token
     """Finds the variables that are named, and guesses the rest.
 
     Arguments:
-        files: Where to look.
         inputs: Names, separated by commas; empty to guess.
         targets: Names, separated by commas; empty to guess.
         tokens: Columns of each token, tokens separated by semicolons.
@@ -102,7 +100,7 @@ def _tokens(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _called(names: Sequence[str], usual: str) -> str | None:
-    """The first name, without its group, that is a usual one; the more usual first."""
+    """The name, without its group, that comes first in a list of usual ones."""
     by_lower = {n.split("/")[-1].lower(): n for n in reversed(names)}
     return next((by_lower[name] for name in usual.split() if name in by_lower), None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -64,7 +65,6 @@ class Attempt:
     """One question and its answer: generators at once, the discrete part when it is asked for.
 
     Arguments:
-        clock: Times of the stages.
         some: Whether some charts are asked where all of them together show nothing.
     """
 
@@ -163,12 +163,10 @@ class Attempt:
         undecided = not self.generators.kept and self.undecided
         # Where a continuous part could not be decided, elements of it are not to be claimed one by one.
         if judged is not None and self.testable and not undecided:
-
-            def discrete(algebra: LieAlgebra, most: float) -> Conclusion:
-                return conclude_cosets(
-                    self.judge, algebra, judged, self.found.relevant, most=most, seed=self.seed, progress=self.shown
-                )
-
+            discrete = partial(
+                conclude_cosets, self.judge, search=judged, relevant=self.found.relevant, seed=self.seed,
+                progress=self.shown,
+            )  # fmt: skip
             both = self._ask("cosets", lambda: exact_first(self.judge, self.generators, discrete))
             self.generators, self.elements = both
         clock("cosets")
@@ -234,13 +232,14 @@ def more_with_translations(best: Attempt, search: SpectralSearch) -> list[str]:
     problem, judge = best.problem, best.judge
     if problem.is_field or problem.action != VectorAction() or not best.testable or best.found.relevant is not None:
         return []
-    posed = _with_translations(problem)
-    found = search.find(posed, seed=best.seed, progress=best.shown)
+    posed, stages = _with_translations(problem), current_stages()
+    found = search.at_first_order(posed)
     known = len(best.generators.matrices)
     room = [v for v in found.spectrum if v <= judge.tolerance**2]
     if len(room) <= known:
         return []
-    wider = conclude_generators(Judge(posed, judge.tolerance, seed=best.seed, progress=best.shown), found)
+    judge = Judge(posed, judge.tolerance, seed=best.seed, progress=best.shown)
+    wider = stages.do("translations", lambda: conclude_generators(judge, search.refined(posed, found)))
     if len(wider.matrices) <= known:
         return []
     group = Group(LieAlgebra(wider.matrices), affine=True, noise=wider.noise)

@@ -14,6 +14,7 @@ from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.algebra.structure import orthonormal_rows
 from atlasd.discovery.cosets import CosetSearch, Proposed
 from atlasd.discovery.decide import Finding, approximate, exact_class
 from atlasd.discovery.problem import Proposal
@@ -76,15 +77,33 @@ def promising(judge: Judge, found: Proposal, kind: Kind | None = None) -> Iterat
     best = next((k for k in range(1, near) if apart(quick[:k], quick[k], error[:k].max(), kind.floor)), near)
     notes: tuple[str, ...] = ()
     for k in range(best, 0, -1):
-        algebra = kind.close(basis[:k])
-        if algebra is not None:
-            made = kind.read(judge, algebra)
-            moved, unsure = judge.strengths(made)
-            clearly = float((moved.square() - unsure.square()).max().clamp_min(0.0).sqrt())
-            if clearly <= max(1.5 * float(quick[k - 1]), judge.tolerance / 4) or k == 1:
-                yield made, notes
-                continue
-        notes = ("some candidates were left out: their brackets leave the span",)
+        made, clearly = None, math.inf
+        fewer = range(2, k) if kind.close is closed else ()
+        for span in (basis[:k], *(generated(basis[:j], k) for j in fewer)):
+            algebra = None if span is None else kind.close(span)
+            if algebra is not None:
+                read = kind.read(judge, algebra)
+                moved, unsure = judge.strengths(read)
+                worst = float((moved.square() - unsure.square()).max().clamp_min(0.0).sqrt())
+                made, clearly = (read, worst) if worst < clearly else (made, clearly)
+        if made is not None and (clearly <= max(1.5 * float(quick[k - 1]), judge.tolerance / 4) or k == 1):
+            yield made, notes
+        else:
+            notes = ("some candidates were left out: their brackets leave the span",)
+
+
+def generated(basis: Tensor, count: int) -> Tensor | None:
+    """Generators `(j, n, n)` with what their brackets add, `(count, n, n)`; `None` where these do not add so many.
+
+    What good generators bring forth is known better than candidates that are worse than they.
+    """
+    frame = orthonormal_rows(basis.flatten(1), 1e-6)
+    unit = frame.unflatten(1, basis.shape[1:])
+    brackets = (unit[:, None] @ unit - unit @ unit[:, None]).flatten(0, 1).flatten(1)
+    _, sizes, rows = torch.linalg.svd(brackets - brackets @ frame.mT @ frame, full_matrices=False)
+    more = count - len(frame)
+    clear = 0 < more < len(sizes) and float(sizes[more - 1]) > APART * max(float(sizes[more]), EXACT)
+    return torch.cat([frame, rows[:more]]).unflatten(1, basis.shape[1:]) if clear else None
 
 
 def apart(better: Tensor, worse: Tensor, error: Tensor, floor: float) -> bool:
@@ -182,10 +201,10 @@ def closed(basis: Tensor) -> Tensor | None:
 def conclude_cosets(
     judge: Judge,
     algebra: LieAlgebra,
+    most: float,
+    *,
     search: CosetSearch | Proposed,
     relevant: Tensor | None,
-    *,
-    most: float,
     seed: int,
     progress: Progress,
 ) -> Conclusion:
@@ -338,7 +357,6 @@ def consistent(judge: Judge, conclusion: Conclusion) -> Conclusion:
     were measured. The data agree with the named algebra if its breaking lies within the interval of the measured one.
 
     Arguments:
-        judge: Where it is judged.
         conclusion: Generators that passed, in standard units.
     """
     if not conclusion.kept:

@@ -22,11 +22,9 @@ from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
 Function = Callable[[Tensor], Tensor]
-_LEVEL = 0.05
-_DEGREE = 4
-_MOST = 200
-"""The most functions of a library that is chosen by itself."""
-_BLIND = 1e-8
+_DEGREE, _MOST = 4, 200
+"""Highest degree, and the most functions, of a library that is chosen by itself."""
+_LEVEL, _BLIND = 0.05, 1e-8
 _EXACT = 0.1
 """Share of the tolerance below which a change counts as none."""
 _UNRELATED, _LOOKED = 9, 12
@@ -75,7 +73,6 @@ def find_conserved(
     Arguments:
         x: States, `(N, n)`.
         dx: Velocities, `(N, n)`.
-        predictor: How velocities are learned.
         functions: Further functions of the library, by name.
     """
     if degree == 0 and not functions:
@@ -91,9 +88,11 @@ def find_conserved(
     speeds, elsewhere = _held_out(x, dx, _Library(n, degree, dict(functions)), predictor, seed, progress)
     order = torch.randperm(len(x), generator=stream(seed, "conserved"))
     halves = order[::2], order[1::2]
-    found: list[Conserved] = []
-    rank, least, limit, closed = 0, math.inf, tolerance, ("", 0.0)
-    spanned = x.new_zeros(len(x), 0, n)
+    found, still, other = _at_rest(x, dx, _EXACT * tolerance)
+    # A sum of coordinates that hardly changes beside the noise may be conserved as well.
+    least = 0.0 if other <= tolerance else math.inf
+    rank, limit, closed = len(found), tolerance, ("", 0.0)
+    spanned = still.expand(len(x), -1, -1)
     for d in range(1, max(degree, 1) + 1):
         library = _Library(n, d if degree else 0, dict(functions))
         gradients, frame, sizes = library.independent(x)
@@ -123,6 +122,26 @@ def find_conserved(
         alike = f"changes below {limit:.1%} all look alike"
         said.append(f"Cannot tell whether anything is conserved among {library.size}: {alike}.")
     return (), " ".join(said)
+
+
+def _at_rest(x: Tensor, dx: Tensor, limit: float) -> tuple[list[Conserved], Tensor, float]:
+    """Sums of coordinates that stay as they are, their gradients `(k, n)`, and by how much the next one changes.
+
+    Those have the same gradient everywhere, so that it does not matter which state a velocity belongs to: they are
+    judged by the velocities alone, in units of the states, with all their noise.
+    """
+    library = _Library(x.shape[1], 1, {})
+    gradients, frame, sizes = library.independent(x)
+    apart = (x - x.mean(0)) / len(x) ** 0.5
+    across = torch.linalg.svd(apart @ frame, full_matrices=False)
+    white = across.Vh.mT / across.S.clamp_min(_BLIND * across.S.max())
+    values, mixes = torch.linalg.eigh(((dx @ frame @ white).mT @ (dx @ frame @ white)) / len(x))
+    shares = (values.clamp_min(0.0) / values.mean().clamp_min(1e-300)).sqrt()
+    worst = max((s for s in shares.tolist() if s <= limit), default=0.0)
+    plain = _plain(list((white @ mixes).mT[shares <= limit]), frame)
+    slopes = functional.normalize(torch.einsum("kr,ri->ki", plain, gradients[0]), dim=-1)
+    others = [s for s in shares.tolist() if s > limit]
+    return [library.describe(frame @ p, sizes, worst, worst) for p in plain], slopes, min(others, default=math.inf)
 
 
 def _room(states: int, n: int, others: int) -> int:

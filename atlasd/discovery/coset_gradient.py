@@ -55,7 +55,6 @@ def normalize_starts(
     all candidates together.
 
     Arguments:
-        algebra: The algebra found.
         starts: Matrices, with shape `(M, n, n)`.
         ambient: The group of all matrices that are looked at; all linear maps by default.
 

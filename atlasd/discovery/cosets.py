@@ -48,7 +48,6 @@ class CosetCandidates:
             search proposes what it came to, by its loss, and adds no identity.
         errors: Relative squared residuals, 0 for exact and 1 for the null level, `(M,)`; losses for the paper's search.
         raw: How many matrices were examined.
-        curves: Training curves by name.
     """
 
     matrices: Tensor
@@ -216,7 +215,7 @@ class CosetSearch:
         progress: Progress,
         initial: Tensor | None,
     ) -> CosetCandidates:
-        """The best `top` matrices by loss, and of these one for each component."""
+        """The `top` matrices with the least loss, one for each component."""
         begin = draw_starts(self.starts, problem.size, generator, initial)
         candidates, curve, losses = self._descended(problem, begin, generator, progress)
         order = losses.argsort(stable=True)[: self.top]

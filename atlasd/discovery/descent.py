@@ -59,7 +59,6 @@ def model(
     """Model from residuals of elements `(M, T, 1 + s, n, n)`: the first, and those a step away along s directions.
 
     Arguments:
-        step: How far away.
         shares: How much each size counts for a sample and chart, `(T, B, K)`; all alike by default.
         labels: See `Residual.inner`.
     """

@@ -31,9 +31,6 @@ def check_content(content: Mapping[str, Any]) -> None:
 
     A digest without a key says that nothing was changed by accident; anybody can make a new one. Whatever reads the
     content may rely on its form only because of this check.
-
-    Arguments:
-        content: What the file holds.
     """
     for name, kind in _TYPES.items():
         _expect(content[name], kind, name)

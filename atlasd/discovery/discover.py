@@ -220,7 +220,7 @@ def _on_charts(
         LOG.info("%s: %.1f s", stage, seconds)
     notes = [*_notes(problem, best), *taken(best, attempts, skipped), *centre, *_somewhere(best.judge.weights)]
     if action is None and isinstance(search, SpectralSearch) and not clock.over:
-        notes += stages.do("translations", lambda: more_with_translations(best, search))
+        notes += more_with_translations(best, search)
         clock("translations")
     return Discovery(
         group=group,
@@ -323,13 +323,7 @@ def _chart_findings(
 
 
 def discover_generators(
-    x: Any,
-    y: Any = None,
-    *,
-    search: Search | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **options: Any,
+    x: Any, y: Any = None, *, search: Search | None = None, seed: int = 0, **options: Any
 ) -> LieAlgebra:
     """The continuous part alone, without verdict: a lower door for people who build on it.
 
@@ -338,11 +332,10 @@ def discover_generators(
         y: Targets.
         search: How to search.
         seed: Seed of every random stream.
-        progress: Progress display.
-        options: `function`, `atlas`, `action` and `predictor`, as in `discover`.
+        options: `function`, `atlas`, `action`, `predictor` and `progress`, as in `discover`.
     """
-    shown = progress or Silent()
-    problem, _ = prepare(x, y, seed=seed, progress=shown, **options)
+    options["progress"] = shown = options.get("progress") or Silent()
+    problem, _ = prepare(x, y, seed=seed, **options)
     found = (search or SpectralSearch()).find(problem, seed=seed, progress=shown)
     judge = Judge(problem, TOLERANCE, seed=seed, progress=shown, weights=found.weights)
     nothing = torch.zeros(0, problem.size, problem.size, dtype=torch.float64)
@@ -351,14 +344,7 @@ def discover_generators(
 
 
 def discover_cosets(
-    x: Any,
-    y: Any = None,
-    *,
-    algebra: LieAlgebra,
-    cosets: CosetSearch | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **options: Any,
+    x: Any, y: Any = None, *, algebra: LieAlgebra, cosets: CosetSearch | None = None, seed: int = 0, **options: Any
 ) -> CosetCandidates:
     """Candidates for the discrete part alone, given the continuous one.
 
@@ -368,11 +354,10 @@ def discover_cosets(
         algebra: The continuous part.
         cosets: How to search.
         seed: Seed of every random stream.
-        progress: Progress display.
-        options: `function`, `atlas`, `action` and `predictor`, as in `discover`.
+        options: `function`, `atlas`, `action`, `predictor` and `progress`, as in `discover`.
     """
-    shown = progress or Silent()
-    problem, _ = prepare(x, y, seed=seed, progress=shown, **options)
+    options["progress"] = shown = options.get("progress") or Silent()
+    problem, _ = prepare(x, y, seed=seed, **options)
     units = problem.units
     inside = LieAlgebra(units.to_standard(algebra.basis))
     found = (cosets or CosetSearch()).find(problem, inside, seed=seed, progress=shown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 import torch
@@ -17,7 +18,7 @@ from atlasd.data.units import Units
 from atlasd.discovery.conserved import Conserved, find_conserved
 from atlasd.discovery.cosets import CosetSearch
 from atlasd.discovery.discover import discover
-from atlasd.discovery.result import Discovery, Verdict
+from atlasd.discovery.result import Discovery
 from atlasd.discovery.vector_fields import FieldDiscovery, flow_among
 from atlasd.errors import InputError
 from atlasd.geometry.actions import AffineAction, VectorAction, as_inputs, linear_part
@@ -51,20 +52,9 @@ class FlowDiscovery:
     conserved: tuple[Conserved, ...]
     reason: str
 
-    @property
-    def group(self) -> Group:
-        """The group of symmetries."""
-        return self.symmetries.group
-
-    @property
-    def algebra(self) -> LieAlgebra:
-        """Its continuous part."""
-        return self.symmetries.algebra
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether to believe the symmetries."""
-        return self.symmetries.verdict
+    group = property(attrgetter("symmetries.group"), doc="The group of symmetries.")
+    algebra = property(attrgetter("symmetries.algebra"), doc="Its continuous part.")
+    verdict = property(attrgetter("symmetries.verdict"), doc="Whether to believe the symmetries.")
 
     def __str__(self) -> str:
         return "\n".join([str(self.symmetries), self.reason, *(f"  {c}" for c in self.conserved)])
@@ -167,8 +157,11 @@ def _checked(x: Any, dx: Any, after: Any) -> tuple[Tensor, Tensor]:
             f"`x` and `dx` must have one shape (N, n), got {tuple(states.shape)} and {tuple(other.shape)}; "
             "one row for each state."
         )
-    states, other = states.double(), other.double()
-    return states, other if after is None else other - states
+    states = states.double()
+    speeds = other.double() if after is None else other.double() - states
+    if not bool(speeds.any()):
+        raise InputError("`dx` must not be zero everywhere: every map commutes with a flow that stands still.")
+    return states, speeds
 
 
 def _without_flow(found: Discovery, x: Tensor, dx: Tensor) -> tuple[Discovery, Tensor | None]:

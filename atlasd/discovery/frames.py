@@ -315,9 +315,9 @@ def _contrasts(basis: Tensor) -> list[tuple[str, Tensor]]:
     n = basis.shape[-1]
     known = {"scaling": torch.eye(n, dtype=torch.float64)}
     if n > 1:
-        turn, boost, shear = torch.zeros(3, n, n, dtype=torch.float64)
-        turn[1, 0], turn[0, 1], boost[0, 1], boost[1, 0], shear[0, 1] = 1.0, -1.0, 1.0, 1.0, 1.0
-        known |= {"rotation": turn, "squeeze": boost, "shear": shear}
+        rotation, boost, shear = torch.zeros(3, n, n, dtype=torch.float64)
+        rotation[1, 0], rotation[0, 1], boost[0, 1], boost[1, 0], shear[0, 1] = 1.0, -1.0, 1.0, 1.0, 1.0
+        known |= {"rotation": rotation, "squeeze": boost, "shear": shear}
     frame = torch.linalg.qr(basis.flatten(1).mT)[0] if len(basis) else basis.new_zeros(n * n, 0)
     outside = []
     for name, a in known.items():

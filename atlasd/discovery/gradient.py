@@ -15,8 +15,6 @@ from atlasd.discovery.objective import LOSSES, Charts, Frame, Loss, Window
 from atlasd.discovery.prepare import prepare_untrained
 from atlasd.discovery.problem import Problem, Proposal
 from atlasd.errors import InputError
-from atlasd.geometry.actions import Action
-from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.resample import Interpolation
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.progress import Progress, Silent
@@ -155,15 +153,7 @@ class GradientSearch:
         return self._automatic(problem, seed, progress)
 
     def find_in_data(
-        self,
-        x: Any,
-        y: Any,
-        *,
-        predictor: PredictorSpec,
-        atlas: Atlas | None = None,
-        action: Action | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+        self, x: Any, y: Any, *, predictor: PredictorSpec, seed: int = 0, progress: Progress | None = None, **data: Any
     ) -> tuple[Problem, Proposal]:
         """Searches in tandem, with no predictor but the one that learns with the generators; no verdict is given.
 
@@ -171,15 +161,12 @@ class GradientSearch:
             x: Inputs, as for `atlasd.discover`.
             y: Targets.
             predictor: The recipe of the networks.
-            atlas: Charts; the whole field by default.
-            action: How matrices transform inputs and outputs.
-            seed: Seed of every random stream.
-            progress: Progress display.
+            data: `atlas` and `action`, as for `atlasd.discover`.
 
         Returns:
             The problem with the predictors as they are in the end, and what was found, in standard units.
         """
-        problem = prepare_untrained(x, y, predictor=predictor, atlas=atlas, action=action)
+        problem = prepare_untrained(x, y, predictor=predictor, **data)
         found = replace(self, tandem=True).find(problem, seed=seed, progress=progress or Silent())
         return problem.with_function(found.function), found
 
@@ -217,7 +204,7 @@ class GradientSearch:
         return GradientSteps(self, problem, k, seed).run(progress)
 
     def _found(self, problem: Problem, run: Course) -> Proposal:
-        """Leaves out what has collapsed and what repeats another generator."""
+        """Leaves out generators that have collapsed or that repeat another one."""
         rows = run.basis.flatten(1)
         norms = rows.norm(dim=1)
         large = int((norms >= self.threshold).sum())

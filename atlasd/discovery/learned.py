@@ -41,7 +41,7 @@ class LearnedMap:
 
 @dataclass(frozen=True)
 class PredictorSummary:
-    """What stood in for the unknown map, and how well; call it for what it gives.
+    """The fitted predictor and its skill; call it for its outputs.
 
     Arguments:
         skill: Share of the held-out error of the best trivial model that it removes.

@@ -49,7 +49,6 @@ class TileModel:
         """Mean squared errors by reach, and that of the best trivial model; 0 where a trivial model is exact.
 
         Arguments:
-            centre: Centre of the tile.
             reaches: Distances in pixels up to which input is seen.
             far: Also measure, under key -1, with pixels far away added to the largest reach.
         """

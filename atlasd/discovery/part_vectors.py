@@ -17,6 +17,11 @@ _ROWS = 1 << 16
 """Rows of vector data evaluated together."""
 
 
+def _harmonics(size: int) -> tuple[Function, ...]:
+    """Kernels of harmonic polynomials of degree 1, 2 and 3 on a sphere: none holds what one of lower degree does."""
+    return lambda t: t, lambda t: t**2 - 1 / size, lambda t: t**3 - 3 / (size + 2) * t
+
+
 class VectorPart(Part):
     """Vectors: many elements at once."""
 
@@ -90,6 +95,18 @@ class VectorPart(Part):
         displaced = step.nan_to_num(0.0, 0.0, 0.0).mean(1) / (2 * variance).clamp_min(1e-300)
         return tuple(z.unsqueeze(-1) for z in (through, plain, null, c, displaced))
 
+    def fit_variance(self, g: Tensor) -> Tensor:
+        """See `Residual.fit_variance`; `(M, B, 1)`, where data are."""
+        x, functions = self.data[0], self.problem.functions
+        moved, _ = self._sides(g, functions[:1])
+        covered = torch.ones(moved.shape[:2], dtype=torch.bool)
+        if self.coverage is not None:
+            covered = self.coverage(moved.flatten(0, 1))[0].unflatten(0, moved.shape[:2])
+        here = torch.stack([self.predict(x, [f]).flatten(1).double() for f in functions])  # (F, B, O)
+        there = torch.stack([self._sides(g, [f])[1] for f in functions])  # (F, M, B, O)
+        more = there.var(0, correction=0).sum(-1) - here.var(0, correction=0).sum(-1)
+        return (covered * (len(functions) - 1) * more.nan_to_num(0.0, 0.0, 0.0)).unsqueeze(-1)
+
     def permuted(self, projectors: Tensor) -> Tensor:
         """Excess loss when the part of each input in the span of a projector is that of another sample, `(M, B, 1)`."""
         x, y, p = self.data
@@ -141,7 +158,7 @@ class VectorPart(Part):
         for there in functional.normalize(moved.flatten(2).double(), dim=2):
             same, cross, other = here @ here.mT, here @ there.mT, there @ there.mT
             # Inner products of what features of one degree change by under g.
-            kernels = [same**d - cross**d - cross.mT**d + other**d for d in (1, 2, 3)]
+            kernels = [k(same) - k(cross) - k(cross.mT) + k(other) for k in _harmonics(here.shape[1])]
             terms = torch.stack([both * k for k in kernels]).flatten(1)
             rows.append(terms.sum(1) / (2 * terms.square().sum(1)).sqrt().clamp_min(1e-300))
         return torch.stack(rows)

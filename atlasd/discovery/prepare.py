@@ -1,9 +1,8 @@
-"""From what a user gives to a problem: checks, standard units, predictors of all folds, and what commutes anyway."""
+"""From the arguments of a call to a problem: checks, standard units, predictors of all folds, the pointwise part."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ from atlasd.prediction.oracle import oracle_predictor
 from atlasd.prediction.plants import PlacedPlant, draw_plants
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
 from atlasd.prediction.stencil import StencilPredictor
-from atlasd.prediction.trivial import Commuting, LinearPart, PointwisePart, Without, centre_crop, fit_pointwise
+from atlasd.prediction.trivial import Commuting, LinearPart, PointwisePart, Without, fit_pointwise
 from atlasd.runtime.executor import current_workers
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -56,12 +55,10 @@ def testable_share(problem: Problem, index: Tensor, spread: tuple[float, float])
     left = 0.0
     for block in problem.blocks():
         part = problem.part(block)
-        x = part.inputs(index)
-        y = part.labels(index, x).double()
+        x, y = part.middle(index) if part.pointwise is not None else (part.inputs(index), part.labels(index))
         if part.pointwise is not None:
-            width = 2 * math.ceil(part.radius or 1.0) + 1
-            y = centre_crop(y, tuple(min(s, width + (s - width) % 2) for s in y.shape[3:]))
             y = y - part.pointwise(x, tuple(y.shape[3:])).double()
+        y = y.double()
         left += float((y - y.mean() if part.is_field else y - y.mean(0)).square().mean())
     # Rounding alone leaves about 1e-12 of the square of the values.
     return 0.0 if total <= 1e-10 * level**2 else math.sqrt(left / total)
@@ -95,16 +92,7 @@ def without_pointwise(problem: Problem, index: Tensor) -> Problem:
     parts = []
     for block in problem.blocks():
         part = problem.part(block)
-
-        def pairs(part: Problem = part) -> Iterator[tuple[Tensor, Tensor]]:
-            for piece in index.split(32):
-                x = part.inputs(piece)
-                y = part.labels(piece, x)
-                assert part.radius is not None
-                width = 2 * math.ceil(part.radius) + 1  # beyond, a predictor may have seen what is not there
-                yield x, centre_crop(y, tuple(min(s, width + (s - width) % 2) for s in y.shape[3:]))
-
-        parts.append(fit_pointwise(pairs, allowed=allowed))
+        parts.append(fit_pointwise([part.middle(piece) for piece in index.split(32)], allowed=allowed))
     return replace(problem, pointwise=PointwisePart.join(parts))
 
 
@@ -239,11 +227,7 @@ def _untrained(x: Tensor) -> Tensor:
 
 
 def pose(problem: Problem, action: Action) -> Problem:
-    """The same maps and data with another question about them: how matrices act on raw inputs and outputs.
-
-    Arguments:
-        action: The other action.
-    """
+    """The same maps and data with another question about them: how matrices act on raw inputs and outputs."""
     assert problem.common is None
     return _finished(replace(problem, action=problem.units.action(action), pointwise=None, background=None))
 

@@ -17,7 +17,8 @@ from atlasd.data.units import Units
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.resample import pixel_grid
 from atlasd.prediction.crossfit import CrossFit
-from atlasd.prediction.predictor import PredictorSpec, compared, has_parts, narrowed, needed, part_of, selected
+from atlasd.prediction.fit import narrowed, needed
+from atlasd.prediction.predictor import PredictorSpec, compared, has_parts, part_of, selected
 from atlasd.prediction.trivial import LinearPart, PointwisePart, centre_crop
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
@@ -156,6 +157,13 @@ class Problem:
         """Charts as they are worked on together: blocks of fixed size, where the maps know their parts."""
         known = self.is_field and all(has_parts(f) for f in self.functions)
         return chart_blocks(self.charts) if known else [range(self.charts)]
+
+    def middle(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of fields, these near the centre: beyond, a predictor may have seen what is not there."""
+        x = self.inputs(index)
+        y = self.labels(index, x)
+        width = 2 * math.ceil(self.radius or 1.0) + 1
+        return x, centre_crop(y, tuple(min(s, width + (s - width) % 2) for s in y.shape[3:]))
 
     def part(self, charts: range, keep: Sequence[int] | None = None) -> Problem:
         """The problem of one block of charts, or of some charts of the block, by their numbers inside it."""
@@ -297,9 +305,7 @@ class Proposal:
     Arguments:
         basis: Candidates, the most promising first, with shape `(k, n, n)`, in float64.
         spectrum: First-order residuals of all directions, ascending, where the search knows them.
-        curves: Training curves by name.
         chart_basis: Each chart's own generators, with shape `(K, k, n, n)`, where computed.
-        notes: What the search noticed.
         weights: Weights of the charts, `(K,)`, where the search left some out; 0 for those.
         untested: Number of directions on which nothing in the data depends.
         fixed: Whether the candidates are to be taken as they are, in this number.

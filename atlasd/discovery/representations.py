@@ -139,17 +139,16 @@ class RepresentationDiscovery:
     Arguments:
         symmetries: The discovery with the representations found.
         inputs: How input channels mix; `None` where no mixing makes the map commute with rotations.
-        outputs: How output channels mix.
         free: Number of further mixings of channels, without any rotation, that the map commutes with. What every linear
             map has, the same number on both sides, is not counted.
         reason: What was concluded, in one sentence.
     """
 
     symmetries: Discovery
-    inputs: Weights | None
-    outputs: Weights | None
     free: int
     reason: str
+    inputs: Weights | None = None
+    outputs: Weights | None = None
 
     def __str__(self) -> str:
         return f"{self.symmetries}\n{self.reason}"
@@ -207,7 +206,7 @@ def discover_representation(
     assert mixing is not None
     if mixing.sides is None:
         said = f"No mixing of channels makes the map commute with rotations: {mixing.left:.0%} stay at first order."
-        return RepresentationDiscovery(found, None, None, mixing.free, said)
+        return RepresentationDiscovery(found, mixing.free, said)
     inputs, outputs = mixing.sides
     under = "rotations and reflections"
     if bool((torch.linalg.det(found.cosets) > 0).all()):
@@ -216,8 +215,8 @@ def discover_representation(
     if mixing.free:
         said += f" It is determined up to {counted(mixing.free, 'mixing')} under which the map does not change."
     if not found.algebra.dimension:
-        return RepresentationDiscovery(found, None, None, mixing.free, f"Proposed, and not confirmed: {said}")
-    return RepresentationDiscovery(found, inputs, outputs, mixing.free, said)
+        return RepresentationDiscovery(found, mixing.free, f"Proposed, and not confirmed: {said}")
+    return RepresentationDiscovery(found, mixing.free, said, inputs, outputs)
 
 
 def _mirrors(problem: Problem, inside: Weights, outside: Weights) -> tuple[Weights, Weights]:

@@ -22,7 +22,7 @@ from atlasd.geometry.actions import Action
 from atlasd.prediction.predictor import part_of, selected
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.executor import About, current_workers
-from atlasd.runtime.packing import Shared
+from atlasd.runtime.packing import Shared, ask
 
 _LIVE = 8
 """Blocks of charts whose data stay in memory between questions."""
@@ -37,7 +37,6 @@ def sides(function: Function, action: Action, x: Tensor, y: Tensor, g: Tensor) -
     r"""The two sides of the question, :math:`f(g x)` and :math:`\rho(g) y`.
 
     Arguments:
-        function: The map f.
         action: How g transforms inputs and outputs.
         y: Outputs that belong to them: labels, or f(x).
         g: One matrix `(n, n)`, or one for each leading axis of `x`.
@@ -124,10 +123,6 @@ class Losses:
         return ratio.clamp_min(0.0).sqrt()
 
 
-def _ask(part: Shared[Part], method: str, arguments: tuple[Any, ...]) -> Any:
-    return getattr(part.value, method)(*arguments)
-
-
 class Residual:
     """Answers for some samples of a problem, block by block of its charts.
 
@@ -173,7 +168,7 @@ class Residual:
         tasks = [(part, method, given) for part, given in zip(self._parts, each, strict=True)]
         names = [About(block) for block, _ in self.ranges]
         answers = []
-        for i, answer in enumerate(current_workers().stream(_ask, tasks, names, quick=True)):
+        for i, answer in enumerate(current_workers().stream(ask, tasks, names, quick=True)):
             answers.append(answer)
             if i >= _LIVE:
                 self._parts[i].value.forget()
@@ -231,6 +226,14 @@ class Residual:
         two samples. A breaking shows here that the map does not hold at all: a product of three vectors of a set.
         """
         return float(torch.cat(self._all("error_change", elements.double())).max())
+
+    def fit_variance(self, elements: Tensor) -> Tensor:
+        """How much more the maps of all folds differ at transformed vectors than at the samples, `(M, B, K)`.
+
+        The jackknife's variance of a fitted map, as a square of outputs. What a map has from the accidents of its
+        samples is no breaking.
+        """
+        return self._joined(self._all("fit_variance", elements.double()), -1)
 
     def hidden(self, plants: Sequence[Function]) -> Tensor:
         """Of fields, what products of neighbouring values tell of the errors of the map, and of plants.

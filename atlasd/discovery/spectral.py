@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ _NEAR = 0.3
 """Residual at first order, as a ratio of squares, up to which a direction is worth refining."""
 _REACHED = (math.pi / 2, 0.5, 0.15, 0.05)
 """Sizes at which directions are refined: the largest at which half of the transformed samples lie where data are."""
-_STEP, _STEPS, _LOOKED = 1e-3, 4, 384
+_STEP, _STEPS, _LOOKED = 1e-3, 8, 384
 _SPAN = 4096
 """Samples that tell in which subspace the data lie."""
 _RANK = 1e-6
@@ -56,31 +56,40 @@ class SpectralSearch:
 
     def find(self, problem: Problem, *, seed: int, progress: Progress, weights: Tensor | None = None) -> Proposal:
         """Proposes generators, the most promising first; with weights of the charts `(K,)`, those of some of them."""
-        n = problem.size
         if problem.is_field:
             index = problem.pick(max(self.samples, 96))
             first = Residual(problem, index[:48], weights=weights).slopes() if self.derivatives else None
             search = FieldSearch(problem, index, self.samples, self.starts, seed, progress, weights)
             return search.find(first, self.generators)
+        return self.refined(problem, self.at_first_order(problem))
+
+    def at_first_order(self, problem: Problem) -> Proposal:
+        """The answer of the eigenproblem for vectors."""
+        n = problem.size
         asked = Residual(problem, problem.pick(self.slopes))
         residual, null = (m[0] for m in asked.slopes())
         relevant = relevant_components(asked.few(1024), null)  # (n, m)
-        # Generators that neither read nor change what nothing feels. Translations may change it: whether a map feels
-        # a component is what a translation along it asks.
-        both = torch.einsum("ia,jb->abij", relevant, relevant)
-        inside = _with_shifts(problem, relevant) if problem.shifts else both.reshape(-1, n * n)
+        if getattr(problem.action, "rho_out", None) is not None:
+            relevant = torch.eye(n, dtype=torch.float64)  # what moves with the targets is felt there
+        inside = _inside(problem, relevant)
         values, directions, blind = solve(inside @ residual @ inside.mT, inside @ null @ inside.mT)
         basis = (directions @ inside).reshape(-1, n, n)
-        basis = basis if self.generators is None else basis[: self.generators]
-        if not problem.known:
-            near = int((values[: len(basis)] < _NEAR).sum())
-            span = orthogonal_complement(inside.reshape(-1, n, n), list(basis[:near]))
-            basis = torch.cat([at_finite_size(problem, basis[:near], span), basis[near:]])
         untested = problem.samples.size * n - len(inside) + len(blind)
         return Proposal(
-            basis, tuple(values.tolist()), untested=untested, fixed=self.generators is not None,
-            relevant=None if relevant.shape[1] == len(relevant) else relevant,
+            basis if self.generators is None else basis[: self.generators], tuple(values.tolist()), untested=untested,
+            fixed=self.generators is not None, relevant=None if relevant.shape[1] == len(relevant) else relevant,
         )  # fmt: skip
+
+    def refined(self, problem: Problem, found: Proposal) -> Proposal:
+        """The same with generators that come near moved to where a fitted map commutes best at finite size."""
+        if problem.known:
+            return found
+        basis, n = found.basis, problem.size
+        near = sum(value < _NEAR for value in found.spectrum[: len(basis)])
+        components = problem.samples.size + problem.homogeneous
+        relevant = torch.eye(components, dtype=torch.float64) if found.relevant is None else found.relevant
+        inside = _inside(problem, relevant).reshape(-1, n, n)
+        return replace(found, basis=torch.cat([at_finite_size(problem, basis[:near], inside), basis[near:]]))
 
 
 def relevant_components(residual: Residual, null: Tensor) -> Tensor:
@@ -117,43 +126,55 @@ def data_span(problem: Problem) -> Tensor:
     return inside @ inside.mT
 
 
-def at_finite_size(problem: Problem, basis: Tensor, span: Tensor) -> Tensor:
-    """Generators `(k, n, n)` moved along others `(s, n, n)` to where a fitted map commutes best at finite size.
+def at_finite_size(problem: Problem, basis: Tensor, inside: Tensor) -> Tensor:
+    """Generators `(k, n, n)`, best first, moved to where a fitted map commutes best at finite size.
 
-    First order rests on derivatives of the map, which are known worse than its values.
+    First order rests on derivatives of the map, which are known worse than its values. Each moves along all directions
+    but those of better ones.
 
     Arguments:
-        span: Directions along which they may move.
+        inside: Orthonormal directions among which they may move, `(s, n, n)`.
     """
-    if not len(basis) or not len(span):
+    if not len(basis):
         return basis
     residual = Residual(problem, problem.pick(_LOOKED), known_inputs(problem))
-    eye = torch.eye(len(span), dtype=torch.float64)
 
-    def near(a: Tensor, size: float) -> Tensor:
+    def near(a: Tensor, size: float, span: Tensor) -> Tensor:
         along = torch.cat([a[:, None], a[:, None] + _STEP * span], dim=1)  # (k, 1 + s, n, n)
         both = torch.stack([size * along, -size * along], dim=1)
         return problem.exponential(both.flatten(0, 2)).nan_to_num(1e30, 1e30, -1e30).unflatten(0, both.shape[:3])
 
-    refined = []
+    refined: list[Tensor] = []
     for a in scaled(basis)[:, None]:
+        span = orthogonal_complement(inside, [*refined, a[0]])
         for size in _REACHED:
-            covered = residual.losses(near(a, size)[0, :, 0]).covered
+            covered = residual.losses(near(a, size, span[:0])[0, :, 0]).covered
             if float(covered.mean()) >= MOST:
                 break
-        best, damping = math.inf, 1e-3
-        here, shares = a, covered / covered.sum((1, 2), keepdim=True).clamp_min(1.0)
-        for _ in range(_STEPS):
-            there = model(residual, near(here, size), _STEP, shares)
-            error, slope, curve = (z[0].sum((0, 1)) for z in (there.error, there.slope, there.curve))
-            if not float(error) < best:
-                break
-            best, a = float(error), here
+        best, damping, here = math.inf, 1e-3, a
+        shares = covered / covered.sum((1, 2), keepdim=True).clamp_min(1.0)
+        for _ in range(_STEPS if len(span) else 0):
+            there = model(residual, near(here, size, span), _STEP, shares)
+            error = float(there.error[0].sum())
+            damping *= 0.1 if error < best else 100.0
+            if error < best:
+                best, a = error, here
+                slope, curve = (z[0].sum((0, 1)) for z in (there.slope, there.curve))
             # Where data cover no transformed sample, nothing is known and nothing is changed.
-            step = torch.linalg.solve(curve + damping * curve.diagonal().mean().clamp_min(1e-300) * eye, slope)
+            steep = curve.diagonal().clamp_min(1e-9 * curve.diagonal().max().clamp_min(1e-300))
+            step = torch.linalg.solve(curve + damping * steep.diag(), slope)
             here = a - torch.einsum("s,sij->ij", step * (0.3 / step.norm().clamp_min(0.3)), span)
         refined.append(a[0])
     return torch.stack(refined)
+
+
+def _inside(problem: Problem, relevant: Tensor) -> Tensor:
+    """Generators `(m, n^2)` that neither read nor change what nothing feels.
+
+    Translations may change it: whether a map feels a component is what a translation along it asks.
+    """
+    both = torch.einsum("ia,jb->abij", relevant, relevant)
+    return _with_shifts(problem, relevant) if problem.shifts else both.flatten(0, 1).flatten(1)
 
 
 def _with_shifts(problem: Problem, relevant: Tensor) -> Tensor:

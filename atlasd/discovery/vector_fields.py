@@ -52,8 +52,12 @@ class FieldDiscovery(Discovery):
 
     @property
     def formulas(self) -> list[str]:
-        """The fields as a scientist writes them, such as `2 y d/dx + 3 x^2 d/dy`."""
-        return [write_field(one, self.degree, sizes=self.sizes) for one in self.fields]
+        """The fields as a scientist writes them, such as `2 y d/dx + 3 x^2 d/dy`.
+
+        Terms as small as the breaking that a field may have are left out.
+        """
+        directions = zip(self.fields, self.verdict.directions, strict=True)
+        return [write_field(one, self.degree, sizes=self.sizes, least=d.upper) for one, d in directions]
 
     @property
     def headline(self) -> str:
@@ -106,7 +110,7 @@ def discover_fields(
     if settled.kept:
         worst = max(f.direction.upper for f in settled.kept)
         count = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
-        known = f" Affine, they make up {group.name}." if group.dimension else ""
+        known = f" Affine, they make up {group.name}." if group.dimension and "unknown" not in group.name else ""
         said = "The flow commutes with" if action.velocities else "The map does not change along"
         reason = f"{said} {count}: the breaking is at most {worst:.1%} on held-out data.{known}"
         if multiples:

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.coverage import VectorCoverage
-from atlasd.discovery.decide import Finding, Measurement, decide, interval, root
+from atlasd.discovery.decide import Finding, Measurement, Sensitivity, decide, interval, root
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Losses, Residual, known_inputs, scaled
 from atlasd.discovery.result import Direction
-from atlasd.discovery.sensitivity import Sensitivity
 from atlasd.limits import APART, CLEAR, EXACT, FEWEST, LEVEL, MOST
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -209,6 +208,10 @@ class Judge:
         excess, scale, plain, covered = (
             z.unflatten(0, shape) for z in (losses.excess, losses.scale, losses.covered * losses.plain, losses.covered)
         )
+        cost, level = (
+            z.unflatten(0, shape).sum((1, 2)) @ self.weights
+            for z in (losses.through - losses.plain, losses.null - losses.plain)
+        )
         trials = []
         for i, size in enumerate(sizes):
             kept = covered[i] * (self.weights > 0)
@@ -216,7 +219,8 @@ class Judge:
             share = 0.0 if bool(wild[i]) else share
             count = int((kept.sum((0, 2)) > 0).sum())
             e, d, p = (z[i].sum(0) for z in (excess, scale, plain))
-            trials.append(Measurement(pairs[i], e, d, p, kept.sum(0), share, unrelated[i], count, size))
+            everywhere = 0.0 if self.problem.is_field else float(cost[i] / level[i].clamp_min(1e-300))
+            trials.append(Measurement(pairs[i], e, d, p, kept.sum(0), share, unrelated[i], count, size, everywhere))
         return trials
 
     def _unrelated(self, pairs: Tensor, losses: Losses) -> list[float]:
@@ -229,7 +233,7 @@ class Judge:
         scale = losses.scale.unflatten(0, (len(pairs), 2))[:, 0].sum((1, 2))
         share = losses.covered.unflatten(0, (len(pairs), 2))[:, 0].mean((1, 2)).clamp_min(1e-9)
         excess = outside.excess.sum((1, 2)) * share
-        return (excess / scale.clamp_min(1e-300)).clamp_min(0.0).sqrt().tolist()
+        return (excess / scale.clamp_min(1e-300)).clamp(0.0, 1.0).sqrt().tolist()
 
     def _ladder(self) -> Tensor:
         """How far fields are moved and what that costs for random transformations, `(R, 2)`, ascending."""
@@ -303,8 +307,10 @@ class Judge:
             # No breaking is negative: an estimate below zero is an error, which may hide a breaking as large.
             lowest, limit = max(lowest, low), max(limit, high, -low)
             if trial.size == counting[0].size:
-                # Breakings grow with the size: a group holds no better than what a quarter turn would show of them.
-                least = root(low) * max(math.pi / 2 / trial.size, 1.0) if len(group) > 1 else 0.0
+                # A breaking that is clearly there grows with the size, and goes on where no data are: a group holds no
+                # better than what a quarter turn would show of it, or the map over all samples.
+                turn = math.pi / 2 / trial.size if len(group) > 1 else 1.0
+                least = root(low) * max(turn, root(trial.everywhere / ratio) if ratio > 0 else 1.0, 1.0)
             if worst is None or ratio > worst[0]:
                 worst = ratio, trial
         assert worst is not None
@@ -320,9 +326,12 @@ class Judge:
             kappa = recovery.share
             hidden = min(hidden, root(limit) / kappa - root(limit)) if kappa >= MOST else hidden
             # Any map may break as unrelated transformations do; that share of it is not known for transformed inputs.
-            unsure = recovery.beyond * farthest.unrelated
+            unsure = min(recovery.beyond, 1.0) * farthest.unrelated
             # What is unexplained grows with the error of the map; for vectors, neighbours have told by how much.
             lowest -= recovery.growth * farthest.unexplained(self.weights) if self.problem.is_field else 0.0
+        if fits is not None and not self.problem.is_field:
+            differing = float((self.residual.fit_variance(trial.pair) @ self.weights).sum())
+            lowest -= max(differing, 0.0) / max(float((trial.scale @ self.weights).sum()), 1e-300)
         if isinstance(coverage := self.residual.coverage, VectorCoverage):
             # What neighbouring errors share is not noise but something unlearned, whatever is seen of plants.
             hidden = max(hidden, coverage.shared**0.5 * trial.hidden(self.weights))
@@ -345,9 +354,9 @@ class Judge:
             reason = "what the predictor leaves unexplained is not the same for transformed inputs"
             direction = replace(direction, decision="cannot tell", reason=reason)
         if direction.decision == "symmetry" and least > self.tolerance:
-            reach = f"data reach sizes up to {extent:.2g} only"
-            reason = f"{reach}; over a quarter turn the breaking would be about {min(least, 1.0):.0%}"
-            direction = replace(direction, decision="cannot tell", reason=reason)
+            reach = f"data reach sizes up to {extent:.2g} only" if extent else f"data cover {trial.coverage:.0%}"
+            reason = f"{reach}; over {'a quarter turn' if extent else 'all samples'} the breaking would be about "
+            direction = replace(direction, decision="cannot tell", reason=f"{reason}{min(least, 1.0):.0%}")
         gap = any(t.coverage < MOST and t.size < counting[-1].size for t in group)
         return Finding(direction, trial.element, self._charts(trial), gap=gap)
 

@@ -18,10 +18,6 @@ _LETTERS = {1: "x", 2: "xy", 3: "xyz"}
 class Monomials:
     r"""All products of at most `degree` of `size` variables, by degree, from 1 on or from a higher one.
 
-    Arguments:
-        size: Number of variables.
-        least: Lowest degree.
-
     Example:
         >>> Monomials(2, 2).names()
         ['1', 'x', 'y', 'x^2', 'x y', 'y^2']

@@ -124,13 +124,19 @@ def change_coordinates(fields: Tensor, linear: Tensor, shift: Tensor, degree: in
     return found.mT.unflatten(0, (len(fields), n))
 
 
-def write_field(field: Tensor, degree: int, letters: Sequence[str] | None = None, sizes: Tensor | None = None) -> str:
+def write_field(
+    field: Tensor,
+    degree: int,
+    letters: Sequence[str] | None = None,
+    sizes: Tensor | None = None,
+    least: float = LEAST,
+) -> str:
     r"""A field `(n, m)` as a scientist writes it.
 
     Arguments:
         field: Coefficients of the monomials in every component.
-        letters: Names of the components.
         sizes: How large each term is with coefficient 1, `(n, m)`: small terms are left out.
+        least: Share of the largest term below which one is small.
 
     Example:
         >>> field = torch.zeros(2, 6)
@@ -143,7 +149,9 @@ def write_field(field: Tensor, degree: int, letters: Sequence[str] | None = None
     names = Monomials(n, degree).names(letters)
     felt = field.abs() if sizes is None else field.abs() * sizes
     parts = []
-    for kept, letter in zip(torch.where(felt >= LEAST * felt.max(), field, 0.0).tolist(), letters, strict=True):
+    for kept, letter in zip(
+        torch.where(felt >= max(least, LEAST) * felt.max(), field, 0.0).tolist(), letters, strict=True
+    ):
         if any(kept):
             text = write_sum(kept, names, least=0.0)
             text = f"({text})" if sum(map(bool, kept)) > 1 else {"1": "", "-1": "-"}.get(text, text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Literal, TypeAlias, get_args
@@ -206,18 +205,12 @@ class FieldSpline:
 
     def _evaluate(self, points: Tensor, *, gradient: bool) -> list[Tensor]:
         out = _evaluate(self._table, self.shape, points, self.order, self.fill, gradient)
-        if _is_plain(points):
-            out[0] = self._exact(points, out[0])
-        return out
-
-    def _exact(self, points: Tensor, out: Tensor) -> Tensor:
-        """`out`, with the pixels themselves where all points of a set are pixels."""
         on_pixels = (points == points.round()).flatten(-2).all(-1)  # (*A,)
-        if not bool(on_pixels.any()):
+        if not _is_plain(points) or not bool(on_pixels.any()):
             return out
         table = _grid_first(self.values, self.dimensions).unflatten(1, self.values.shape[: -self.dimensions])
         pixels = _evaluate(table, self.shape, points, 0, self.fill, gradient=False)[0]
-        return torch.where(on_pixels[..., None, None], pixels, out)
+        return [torch.where(on_pixels[..., None, None], pixels, out[0]), *out[1:]]
 
 
 def _evaluate(
@@ -244,36 +237,29 @@ def _evaluate(
     rows = points.reshape(*sets, count, d).permute([*both, *only, *rest, rank, rank + 1]).reshape(-1, d)
     offsets = grid * torch.arange(blocks, device=table.device)
     offsets = offsets.repeat_interleave(count * math.prod(sets[i] for i in only))
-
-    def sums(part: slice) -> list[Tensor]:
-        """Values and slopes of a part of the rows, each `(sets, fields, Q)`."""
+    parts, written = _parts(len(rows), count, table.shape[1]), _is_plain(table, rows)
+    # Each part is written with its points last while it is in the cache.
+    size = (len(rows) // max(count, 1), table.shape[1], count)
+    sums = [table.new_empty(size) if written else table.new_zeros(size) for _ in range(1 + d * gradient)]
+    pieces: list[list[Tensor]] = []
+    for part in parts:
         index, weights = _taps(rows[part], offsets[part], shape, order, fill, gradient, table.dtype)
-        return [_weighted_sum(table, index, w).unflatten(0, (-1, count)).mT for w in weights]
-
+        pieces.append([_weighted_sum(table, index, w).unflatten(0, (-1, count)).mT for w in weights])
+        if written:
+            for full, some in zip(sums, pieces.pop(), strict=True):
+                full[part.start // count : part.stop // count] = some
+    if pieces:
+        sums = [torch.cat(each) for each in zip(*pieces, strict=True)]
     order_of_axes = [*both, *only, *rest, rank, rank + 1]
     final = [*(sets[i] for i in [*both, *only]), *(fields[i] for i in rest), channels, count]
     back = [order_of_axes.index(i) for i in range(rank + 2)]
-    return [out.reshape(final).permute(back) for out in _by_parts(sums, rows, count, table, 1 + d * gradient)]
+    return [out.reshape(final).permute(back) for out in sums]
 
 
-def _by_parts(
-    sums: Callable[[slice], list[Tensor]], rows: Tensor, count: int, table: Tensor, results: int
-) -> list[Tensor]:
-    """Results of all rows, each `(sets, fields, count)`, computed in parts that fit the cache."""
-    fields = table.shape[-1]
-    if not len(rows):
-        return [table.new_zeros(0, fields, count)] * results
-    most = min(_ROWS, _ENTRIES // max(fields, 1))
-    step = count * max(1, most // count)
-    parts = [slice(low, min(low + step, len(rows))) for low in range(0, len(rows), step)]
-    if len(parts) == 1 or not _is_plain(table, rows):
-        return [torch.cat(each) for each in zip(*(sums(part) for part in parts), strict=True)]
-    # Each part is written with its points last while it is in the cache.
-    out = [table.new_empty(len(rows) // count, fields, count) for _ in range(results)]
-    for part in parts:
-        for full, some in zip(out, sums(part), strict=True):
-            full[part.start // count : part.stop // count] = some
-    return out
+def _parts(rows: int, count: int, fields: int) -> list[slice]:
+    """Rows, whole sets of `count` points, in parts that fit the cache."""
+    step = max(count, 1) * max(1, min(_ROWS, _ENTRIES // max(fields, 1)) // max(count, 1))
+    return [slice(low, min(low + step, rows)) for low in range(0, rows, step)]
 
 
 def _taps(

@@ -54,7 +54,6 @@ def intertwiners(
     Arguments:
         rho_in: Representation on the input channels; `None` is trivial.
         rho_out: Representation on the output channels; `None` is trivial.
-        shape: Output and input channels.
 
     Example:
         >>> intertwiners(Stacked(1), Stacked(1), 2, (2, 2)).abs().round(decimals=3).tolist()

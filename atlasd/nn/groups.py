@@ -8,8 +8,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from atlasd.algebra.balance import balance
 from atlasd.algebra.group import Group
+from atlasd.algebra.invariants import balance
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.discovery.residual import scaled
 from atlasd.discovery.result import Discovery

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from atlasd.errors import InputError
 from atlasd.nn.icosahedron import IcosahedralGrid, icosahedral_grid
 
-_VERTICES = 1024
+_VERTICES = 512
 """Vertices whose rings are laid out together."""
 
 
@@ -84,7 +84,8 @@ class HexConv(nn.Module):
         grid = icosahedral_grid(self.resolution)
         _check_field(x, grid, self.weight.shape[1], self.in_field)
         y = self._scalars(x, grid) if self.in_field == self.out_field == "scalar" else self._oriented(x, grid)
-        return y if self.bias is None else y + self.bias.reshape(-1, *[1] * (y.ndim - 2))
+        # In place: a sum beside what is summed would take the memory of the output twice.
+        return y if self.bias is None else y.add_(self.bias.reshape(-1, *[1] * (y.ndim - 2)))
 
     def extra_repr(self) -> str:
         outgoing, incoming, _, weights = self.weight.shape

@@ -50,7 +50,8 @@ class MetricGNN(nn.Module):
         node_features: Numbers that are given for each vector besides, such as a charge.
         pair_features: Numbers that are given for each pair of vectors besides.
         positions: Number of places, if the order of the vectors matters; 0 if it does not.
-        vectors: Number of vectors that go out besides, sums of the inputs by weights that depend on h.
+        vectors: Number of vectors that go out besides, in the precision of the inputs: sums of them by weights that
+            depend on h.
         generator: Source of the initial weights and of dropout.
 
     Example:
@@ -141,7 +142,7 @@ class MetricGNN(nn.Module):
         shape = x.shape[:2]
         nodes = self._given(nodes, (*shape, self.node_features), "nodes")
         pairs = self._given(pairs, (*shape, shape[1], self.pair_features), "pairs")
-        x = x.double()
+        kind, x = x.dtype, x.double()
         if edges is None and not torch.compiler.is_compiling():  # a program has one length for all sets
             length = int(mask.any(0).nonzero().max()) + 1
             x, mask, nodes, pairs = x[:, :length], mask[:, :length], nodes[:, :length], pairs[:, :length, :length]
@@ -164,7 +165,7 @@ class MetricGNN(nn.Module):
         if self.vectors is None:
             return logits
         weights = self.vectors(h) * present
-        return logits, torch.einsum("bpk,bpn->bkn", weights.double(), x).to(logits)
+        return logits, torch.einsum("bpk,bpn->bkn", weights.double(), x).to(kind)
 
     def standardise(self, x: Tensor, mask: Tensor | None = None) -> None:
         """Takes the units of the scalars from some vectors `(B, P, n)`. Scalars do not move: no symmetry breaks."""

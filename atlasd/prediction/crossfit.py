@@ -11,8 +11,7 @@ from torch import Tensor
 from atlasd.data.samples import Samples
 from atlasd.prediction.fit import AutoPredictor, fit_blocks, join, summed
 from atlasd.prediction.plants import Planted
-from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
-from atlasd.prediction.skill import ClosedForm, Folds
+from atlasd.prediction.predictor import ClosedForm, FittedPredictor, Folds, PredictorSpec
 from atlasd.prediction.train import Job
 from atlasd.runtime.executor import About, current_workers
 from atlasd.runtime.packing import Shared
@@ -32,8 +31,6 @@ class CrossFit:
     Arguments:
         members: One predictor for every fold, fitted to the other folds.
         fold: Number of each sample's fold, `(N,)`.
-        recipe: How they were fitted.
-        plants: What may be planted.
         answers: For every plant the predictors of all folds fitted to it alone, where the recipe is linear in the
             targets: then nothing has to be fitted again.
         sharp: For every fold the map that fits the targets best, where `members` are smoother ones.
@@ -104,10 +101,9 @@ def cross_fit(
     seed: int,
     progress: Progress,
 ) -> CrossFit:
-    """Fits a recipe, by default that which chooses from the data, once for every fold.
+    """Fits a recipe once for every fold; by default the recipe is chosen from the data.
 
     Arguments:
-        recipe: How to fit.
         samples: The data, in standard units.
         plants: What may be planted later.
     """

@@ -16,7 +16,7 @@ from atlasd.prediction.forms import FormPredictor
 from atlasd.prediction.local import LocalPredictor
 from atlasd.prediction.moments import MomentPredictor
 from atlasd.prediction.neural import ConvPredictor, MLPPredictor
-from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, narrowed, needed
+from atlasd.prediction.predictor import FittedPredictor, PredictorSpec, Probabilities
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.prediction.trivial import pooled_skill
 from atlasd.runtime.executor import About, current_workers
@@ -25,14 +25,23 @@ from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 
 
+def narrowed(function: Callable[[Tensor], Tensor], width: int) -> Callable[[Tensor], Tensor]:
+    """The function for the middle of its outputs, `width` pixels, where it can leave out the rest."""
+    narrow = getattr(function, "narrowed", None)
+    return function if narrow is None else narrow(width)
+
+
+def needed(functions: Sequence[Callable[[Tensor], Tensor]]) -> tuple[int, ...] | None:
+    """Spatial shape of the middle of the inputs that functions look at; `None` where they do not say."""
+    shapes = [getattr(f.function if isinstance(f, Probabilities) else f, "need", None) for f in functions]
+    if any(shape is None for shape in shapes):
+        return None
+    return tuple(max(sizes) for sizes in zip(*shapes, strict=True))
+
+
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """Predictors of blocks of charts as one: `(B, K, *in)` to `(B, K, *out)`.
-
-    Arguments:
-        functions: One for every block.
-        blocks: The charts of each.
-    """
+    """Predictors of blocks of charts as one: `(B, K, *in)` to `(B, K, *out)`."""
 
     functions: tuple[Callable[[Tensor], Tensor], ...]
     blocks: tuple[range, ...]
@@ -247,7 +256,7 @@ def fit_predictor(
 def fit_recipe(
     recipe: PredictorSpec | None, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
 ) -> FittedPredictor:
-    """Carries out a recipe, by default that which chooses from the data, in blocks of charts."""
+    """Fits a recipe in blocks of charts; by default the recipe is chosen from the data."""
     if recipe is None or isinstance(recipe, AutoPredictor):
         return (recipe or AutoPredictor()).fit(samples, train, held_out, seed=seed, progress=progress)
     return fit_blocks(recipe, samples, train, held_out, seed=seed, progress=progress)

@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import ClosedForm, Folds, strongest_wave
+from atlasd.prediction.predictor import ClosedForm, FittedPredictor, Folds
+from atlasd.prediction.skill import strongest_wave
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -43,8 +43,6 @@ class FormPredictor(ClosedForm):
 
     Arguments:
         widths: Widths of the bumps, relative to the size of the inputs.
-        bumps: The most bumps.
-        most: The most features.
         ridges: Ridge strengths, relative to the mean square of the features.
         waves: The most plane waves that are added where errors hold them: no smooth feature follows a short one.
 
@@ -108,7 +106,9 @@ class FormPredictor(ClosedForm):
             if more[0] >= loss:
                 break
             loss, sums, ridge = more
-        return folds.fitted(lambda k: sums.maps(ridge, k, classes=samples.classes), kind=sums.features.name)
+        return folds.fitted(
+            [sums.maps(ridge, k, classes=samples.classes) for k in folds.wanted], kind=sums.features.name
+        )
 
     def _kinds(self, x: Tensor, count: int, bumps: int, tokens: int) -> list[_Features]:
         """Features that a number of samples allows, for inputs like `(M, D)`, with so many bumps at most.
@@ -256,7 +256,6 @@ class _Sums:
         """Weights from all folds but one with the constant last, `(R, F + 1, O)`; NaN where rounding forbids it.
 
         Arguments:
-            ridges: R ridge strengths.
             outputs: How many columns are solved for; all by default, with what is planted.
         """
         assert self.right is not None

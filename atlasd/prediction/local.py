@@ -14,8 +14,7 @@ from torch import Tensor
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.geometry.resample import convolve
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import ClosedForm, Folds
+from atlasd.prediction.predictor import ClosedForm, FittedPredictor, Folds
 from atlasd.prediction.stencil import disc
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
@@ -195,10 +194,10 @@ class LocalPredictor(ClosedForm):
     width: int = 9
     components: int = 8
     few: int = 3
+    ridges: tuple[float, ...] = (1e-8, 1e-6, 1e-4, 1e-2)
     bent: int = 4
     angles: int = 8
     pixels: int = 3000
-    ridges: tuple[float, ...] = (1e-8, 1e-6, 1e-4, 1e-2)
     slack: float = 0.05
 
     def __post_init__(self) -> None:
@@ -225,7 +224,11 @@ class LocalPredictor(ClosedForm):
             solution = sums.solve(kind, ridge, k, apart=apart)
             return [dictionary.map(part, sums, shape) for part in solution.split(samples.outputs, dim=-1)]
 
-        return folds.fitted(maps, kind=f"{dictionary.names[kind]} on {2 * half + 1}-pixel discs", reach=half + 0.5)
+        return folds.fitted(
+            [maps(k) for k in folds.wanted],
+            kind=f"{dictionary.names[kind]} on {2 * half + 1}-pixel discs",
+            reach=half + 0.5,
+        )
 
     def _draw(self, folds: Folds, half: int) -> tuple[Tensor, Tensor, Tensor]:
         """Neighbourhoods `(K, M, C, F)`, targets with plants `(K, M, O)`, and the fold of every row, `(M,)`."""
@@ -281,12 +284,12 @@ class LocalPredictor(ClosedForm):
         groups = [range(c * rank, c * rank + min(4, rank)) for c in range(channels)]
         groups += [range(last + o * self.bent, last + (o + 1) * self.bent) for o in range(len(bent) // self.bent)]
         pairs = [pair for group in groups for pair in combinations(group, 2)]
-        turns = (torch.arange(self.angles, dtype=torch.float64) + 0.5) * math.pi / self.angles
+        angles = (torch.arange(self.angles, dtype=torch.float64) + 0.5) * math.pi / self.angles
         mixtures = torch.zeros(last + len(bent), (len(pairs) + len(lines)) * self.angles, dtype=torch.float64)
         offsets = torch.zeros(mixtures.shape[1], dtype=torch.float64)
         for place, (i, j) in enumerate(pairs):
             columns = slice(place * self.angles, (place + 1) * self.angles)
-            mixtures[i, columns], mixtures[j, columns] = turns.cos(), turns.sin()
+            mixtures[i, columns], mixtures[j, columns] = angles.cos(), angles.sin()
         for place, line in enumerate(lines, start=len(pairs)):
             columns = slice(place * self.angles, (place + 1) * self.angles)
             mixtures[line, columns], offsets[columns] = 1.0, torch.linspace(-2.0, 2.0, self.angles).double()
@@ -327,7 +330,6 @@ def _bent(wide: Tensor, target: Tensor, count: int) -> Tensor:
     Arguments:
         wide: Inputs `(M, D)` of mean zero.
         target: Outputs `(M, O)`.
-        count: Directions for each output.
 
     References:
         Li, On principal Hessian directions for data visualization and dimension reduction, JASA 87 (1992).

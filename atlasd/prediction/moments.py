@@ -73,8 +73,6 @@ class MomentNetwork(_Units):
 
     Arguments:
         components: Size n of a token.
-        pools: Weighted sums of tokens.
-        forms: Quadratic forms.
     """
 
     white: Tensor

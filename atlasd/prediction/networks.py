@@ -15,7 +15,7 @@ from atlasd.prediction.trivial import centre_crop
 
 
 class Network(nn.Module):
-    """A network that can be written down as its architecture, which is set by whoever builds it, and its weights."""
+    """A network that is stored as its architecture, which its builder sets, and its weights."""
 
     @property
     def weights(self) -> dict[str, Tensor]:
@@ -53,10 +53,6 @@ class ChartConv(Network):
     No padding: outputs near the edge of a patch would otherwise see the edge, which no symmetry moves.
 
     Arguments:
-        channels_in: Input channels C.
-        channels_out: Output channels C'.
-        hidden: Channels between the layers.
-        kernel: Width of each kernel.
         residual: Adds a linear map of the centre pixel, so that the layers learn what is left.
         smooth: SiLU in place of LeakyReLU and batch norm.
     """
@@ -120,7 +116,6 @@ class VectorMLP(Network):
 
     Arguments:
         inputs: Number of input numbers (tokens times components).
-        gated: Whether layers multiply.
     """
 
     unit: Tensor

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.prediction.networks import ChartConv, VectorMLP
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import with_skill
+from atlasd.prediction.predictor import FittedPredictor, with_skill
 from atlasd.prediction.train import Job, Schedule, fit_networks, standardise
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
@@ -25,12 +24,7 @@ from atlasd.runtime.random import stream
 @storable()
 @dataclass(frozen=True)
 class Architecture:
-    """A kind of network with its shape: all but the weights.
-
-    Arguments:
-        shape: Positional arguments.
-        options: Arguments by name.
-    """
+    """A kind of network with its shape: all but the weights."""
 
     kind: type[nn.Module]
     shape: tuple[Any, ...]
@@ -90,7 +84,7 @@ def fit_modules(
 
 @dataclass(frozen=True, eq=False)
 class Blueprint:
-    """A network for all charts before it is trained, for whoever trains it.
+    """A network for all charts that is not trained yet.
 
     Arguments:
         make: Builds it, from a generator of its first weights.

@@ -27,7 +27,6 @@ def oracle_predictor(
 
     Arguments:
         function: Maps `x` of the samples to outputs: fields on the same grid, or `(N,)` or `(N, outputs)`.
-        samples: The inputs, raw.
         units: Units in which the predictor takes inputs and gives outputs; raw ones by default.
 
     Returns:

@@ -177,12 +177,7 @@ class FieldPlant:
 
 @dataclass(frozen=True, eq=False)
 class Planted:
-    """Targets with a function added: `y + size h(x)`; classes are mixed with the next one by a share that h tells.
-
-    Arguments:
-        function: h.
-        size: How much of it.
-    """
+    """Targets with a function added: `y + size h(x)`; classes are mixed with the next one by a share that h tells."""
 
     function: Callable[[Tensor], Tensor]
     size: float

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,9 +13,7 @@ from torch.nn import functional
 from atlasd.data.samples import Samples
 from atlasd.geometry.resample import convolve
 from atlasd.limits import CLEAR
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.trivial import centre_crop, chart_skill, fit_pointwise, pooled_skill
-from atlasd.runtime.progress import Progress
+from atlasd.prediction.trivial import Batches, centre_crop, chart_skill, fit_pointwise, pooled_skill
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +48,9 @@ def measure_skill(
     if samples.classes:
         return _class_skill(function, samples, train, held_out, batch)
 
-    def pairs() -> Iterator[tuple[Tensor, Tensor]]:
-        for index in train.split(batch):
-            y = samples.targets(index)
-            yield samples.inputs(index), y if inner is None else centre_crop(y, inner)
-
-    mean = sum(y.double().sum(0) for _, y in pairs()) / len(train)
+    middle: Callable[[Tensor], Tensor] = (lambda y: y) if inner is None else partial(centre_crop, shape=inner)
+    pairs = Batches(lambda index: (samples.inputs(index), middle(samples.targets(index))), train, batch)
+    mean = sum(y.double().sum(0) for _, y in pairs) / len(train)
     assert isinstance(mean, Tensor)
     if samples.is_field:  # a constant may not depend on the pixel
         mean = mean.flatten(2).mean(-1)[(..., *([None] * samples.size))]
@@ -64,10 +58,8 @@ def measure_skill(
     totals = torch.zeros(3, len(samples.atlas), dtype=torch.float64)
     with torch.no_grad():
         for index in held_out.split(batch):
-            x, y = samples.inputs(index), samples.targets(index)
-            guess = function(x)
-            if inner is not None:
-                guess, y = centre_crop(guess, inner), centre_crop(y, inner)
+            x, y = samples.inputs(index), middle(samples.targets(index))
+            guess = middle(function(x))
             guesses = [guess, mean.expand_as(y)]
             if pointwise is not None:
                 guesses.append(pointwise(x, tuple(y.shape[3:])))
@@ -75,117 +67,6 @@ def measure_skill(
                 totals[row] += (guess - y).double().square().flatten(2).mean(-1).sum(0)
     charts = chart_skill(totals[0], totals[1], totals[2] if pointwise is not None else None)
     return Skill(charts, pooled_skill(charts))
-
-
-def with_skill(
-    functions: Sequence[Callable[[Tensor], Tensor]],
-    samples: Samples,
-    train: Tensor,
-    held_out: Tensor,
-    *,
-    kind: str,
-    reach: float,
-    seconds: float,
-    inner: tuple[int, ...] | None = None,
-    curves: Mapping[str, tuple[float, ...]] | None = None,
-) -> list[FittedPredictor]:
-    """Functions that were fitted together, with the skill of the first, which is that of the targets.
-
-    Arguments:
-        functions: The map of the targets, and after it those of plants.
-        train: Indices that were fitted to.
-        held_out: Indices that judge.
-        reach: Radius of the receptive field in pixels.
-        inner: Shape of the middle of the outputs that counts.
-    """
-    skill = measure_skill(functions[0], samples, train, held_out, inner=inner)
-    told = (kind, skill.pooled, skill.charts, reach, samples.classes, len(train), seconds, curves or {})
-    return [FittedPredictor(function, *told) for function in functions]
-
-
-@dataclass(frozen=True, eq=False)
-class Folds:
-    """What a recipe in closed form is to fit: the targets and what is planted, for every fold.
-
-    Arguments:
-        fold: Number of each sample's fold, `(N,)`; samples with -1 are left out.
-        plants: Maps of inputs `(B, K, *in)` to what is like the targets, which are fitted the same way.
-        only: The one fold that is wanted; all by default.
-    """
-
-    samples: Samples
-    fold: Tensor
-    plants: Sequence[Callable[[Tensor], Tensor]] = ()
-    only: int | None = None
-    started: float = field(default_factory=time.perf_counter)
-
-    @property
-    def count(self) -> int:
-        """Number of folds."""
-        return int(self.fold.max()) + 1
-
-    @property
-    def wanted(self) -> list[int]:
-        """The folds that predictors are wanted for."""
-        return list(range(self.count)) if self.only is None else [self.only]
-
-    @property
-    def used(self) -> Tensor:
-        """Indices of the samples of all folds."""
-        return (self.fold >= 0).nonzero().flatten()
-
-    @property
-    def fewest(self) -> int:
-        """The smallest number of samples that a predictor is fitted to."""
-        return min(len(self.train(k)) for k in self.wanted)
-
-    def train(self, k: int) -> Tensor:
-        """Indices of the samples outside fold `k`."""
-        return ((self.fold >= 0) & (self.fold != k)).nonzero().flatten()
-
-    def read(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs of some fields, and targets with what is planted beside them on the axis of channels."""
-        x, y = self.samples.inputs(index), self.samples.targets(index)
-        return x, torch.cat([y, *(plant(x).to(y.dtype) for plant in self.plants)], dim=2)
-
-    def fitted(
-        self,
-        functions: Callable[[int], Sequence[Callable[[Tensor], Tensor]]],
-        *,
-        kind: str,
-        reach: float = 0.0,
-        inner: tuple[int, ...] | None = None,
-    ) -> list[list[FittedPredictor]]:
-        """For every fold that is wanted the map of the targets, and after it those of the plants.
-
-        Arguments:
-            functions: These maps, for the number of a fold.
-            reach: Radius of the receptive field in pixels.
-            inner: Shape of the middle of the outputs that counts.
-        """
-        return [
-            with_skill(
-                functions(k), self.samples, self.train(k), (self.fold == k).nonzero().flatten(), kind=kind,
-                reach=reach, seconds=time.perf_counter() - self.started, inner=inner,
-            )
-            for k in self.wanted
-        ]  # fmt: skip
-
-
-class ClosedForm(ABC):
-    """Base of recipes that are linear in the targets: one set of sums serves all folds and all that is planted."""
-
-    @abstractmethod
-    def fit_folds(self, folds: Folds, *, progress: Progress) -> list[list[FittedPredictor]]:
-        """For every fold the predictor of the targets fitted to the others, those of the plants, and a sharp one."""
-
-    def fit(
-        self, samples: Samples, train: Tensor, held_out: Tensor, *, seed: int, progress: Progress
-    ) -> FittedPredictor:
-        """Fits all charts to `train`; what is to be chosen is chosen on `held_out`."""
-        fold = torch.full((len(samples),), -1)
-        fold[train], fold[held_out] = 0, 1
-        return self.fit_folds(Folds(samples, fold, only=1), progress=progress)[0][0]
 
 
 def _class_skill(

@@ -16,8 +16,7 @@ from atlasd.errors import InputError
 from atlasd.geometry.resample import convolve, frame_of
 from atlasd.limits import MOST, TOLERANCE
 from atlasd.prediction.plants import place_length, with_places
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import ClosedForm, Folds
+from atlasd.prediction.predictor import ClosedForm, FittedPredictor, Folds
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
@@ -55,7 +54,7 @@ class StencilPredictor(ClosedForm):
     placed: bool = False
 
     linear: ClassVar[bool] = True
-    """Linear in the inputs: what is not has to be looked for in what is left."""
+    """Linear in the inputs: breakings of second order have to be looked for in the errors."""
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.width % 2 == 0:
@@ -85,7 +84,9 @@ class StencilPredictor(ClosedForm):
             return [moments.stencil(part, half, shape) for part in parts]
 
         kind = f"linear stencil, {2 * half + 1} wide"
-        return folds.fitted(stencils, kind=kind, reach=half + 0.5, inner=_room(samples, half))
+        return folds.fitted(
+            [stencils(k) for k in folds.wanted], kind=kind, reach=half + 0.5, inner=_room(samples, half)
+        )
 
     def _halves(self, samples: Samples, count: int) -> list[int]:
         """Half widths to try, smallest first: those that the charts, the data and the time have room for."""

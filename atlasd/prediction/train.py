@@ -278,7 +278,6 @@ def polish(
     """L-BFGS on `losses`, for as long as some held-out loss falls by a tenth in `every` iterations.
 
     Arguments:
-        ensemble: The networks.
         losses: Yields parts of the losses of all networks, `(E,)`.
         held_out_losses: Held-out losses of all networks, `(E,)`.
         best_loss: Held-out losses so far, `(E,)`.

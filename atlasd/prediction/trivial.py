@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -156,20 +156,32 @@ def _standardised(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
     return (x - shift.reshape(*shift.shape, *ones)) * (1 / scale).reshape(*scale.shape, *ones)
 
 
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Inputs and outputs of some samples, so many at a time, as often as they are asked for."""
+
+    read: Callable[[Tensor], tuple[Tensor, Tensor]]
+    index: Tensor
+    size: int
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return map(self.read, self.index.split(self.size))
+
+
 def fit_pointwise(
-    batches: Callable[[], Iterable[tuple[Tensor, Tensor]]],
+    batches: Iterable[tuple[Tensor, Tensor]],
     weight: Tensor | None = None,
     allowed: Commuting | None = None,
 ) -> PointwisePart:
     """Least squares of outputs on polynomials of the input at the same pixel, in two streamed passes.
 
     Arguments:
-        batches: Called twice; yields inputs `(B, K, C, *in)` and outputs `(B, K, C', *out)`.
+        batches: Read twice: inputs `(B, K, C, *in)` and outputs `(B, K, C', *out)`.
         weight: Weights of the output pixels, with the spatial shape of the outputs.
         allowed: The maps that are allowed; by default all, as for scalars.
     """
     count, first, second = 0, torch.tensor(0.0), torch.tensor(0.0)
-    for x, y in batches():
+    for x, y in batches:
         u = centre_crop(x, tuple(y.shape[3:])).double().movedim(2, 0).flatten(3)  # (C, B, K, Q)
         count += u.shape[1] * u.shape[3]
         first, second = first + u.sum((1, 3)), second + u.square().sum((1, 3))
@@ -177,7 +189,7 @@ def fit_pointwise(
     scale = (second / count - (first / count).square()).clamp_min(1e-24).sqrt().mT
     gram, right = torch.tensor(0.0), torch.tensor(0.0)
     dimensions = 2
-    for x, y in batches():
+    for x, y in batches:
         dimensions = y.ndim - 3
         f = _features(centre_crop(x, tuple(y.shape[3:])).double(), shift, scale)
         w = torch.ones(y.shape[3:], dtype=torch.float64) if weight is None else weight.double()

@@ -59,7 +59,6 @@ def draw_matrices(matrices: Tensor, titles: Sequence[str], heading: str = "", co
 
     Arguments:
         matrices: With shape `(m, n, n)`; only the first 32 are drawn.
-        titles: One per matrix.
         columns: Most matrices in one row.
     """
     shown = matrices.detach().cpu().double()[:_MOST_MATRICES]
@@ -80,8 +79,7 @@ def draw_matrices(matrices: Tensor, titles: Sequence[str], heading: str = "", co
         axes.set_title(titles[index], fontsize=9)
         for (i, j), value in np.ndenumerate(matrix.numpy()):
             ink = "white" if abs(value) > 0.65 * largest else "black"
-            # Adding zero turns -0.00 into 0.00.
-            axes.text(j, i, f"{round(value, 2) + 0.0:.2f}", ha="center", va="center", color=ink, fontsize=9)
+            axes.text(j, i, f"{value:z.2f}", ha="center", va="center", color=ink, fontsize=9)
     return figure
 
 

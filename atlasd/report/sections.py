@@ -135,8 +135,7 @@ def _matrices(matrices: Tensor, names: Sequence[str], judged: Sequence[Direction
 def _cell(value: float, largest: float) -> dict[str, Any]:
     share = min(abs(value) / largest, 1.0)
     colour = "38,110,190" if value < 0 else "205,60,40"
-    # Adding zero turns -0.00 into 0.00.
-    return {"text": f"{round(value, 2) + 0.0:.2f}", "colour": f"{colour},{0.92 * share:.2f}", "heavy": share > 0.6}
+    return {"text": f"{value:z.2f}", "colour": f"{colour},{0.92 * share:.2f}", "heavy": share > 0.6}
 
 
 def _verdict(discovery: Discovery) -> str:

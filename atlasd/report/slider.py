@@ -116,7 +116,7 @@ def _track(track: Track, name: str, key: str, tolerance: float | None, axes: lis
     curve = inline_svg(figure, "Strength of the breaking as the transformation grows.", marker)
     dots: dict[str, Any] = {}
     panels = list(_strips(track, start) if track.pictures else _clouds(track, start, dots, axes))
-    matrices = [[[_entry(v) for v in row] for row in g] for g in track.matrices.tolist()]
+    matrices = [[[f"{v:z.2f}" for v in row] for row in g] for g in track.matrices.tolist()]
     data = {
         "words": words,
         "places": [round(p, 1) for p in places],
@@ -231,8 +231,3 @@ def _span(values: Tensor) -> tuple[float, float]:
     low, high = float(finite.min()), float(finite.max())
     margin = 0.08 * max(high - low, 1e-9)
     return low - margin, high + margin
-
-
-def _entry(value: float) -> str:
-    # Adding zero turns -0.00 into 0.00.
-    return f"{round(value, 2) + 0.0:.2f}"

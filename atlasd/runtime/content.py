@@ -87,7 +87,6 @@ def tensor_digest(tensors: Mapping[str, Tensor], start: bytes = b"") -> str:
     """SHA-256 of names, types, shapes and values, in the order of the names.
 
     Arguments:
-        tensors: By name.
         start: What comes first.
     """
     digest = hashlib.sha256(start)
@@ -146,7 +145,7 @@ def _parts(value: Any) -> list[tuple[Any, Any]] | None:
         return [(each, None) for each in sorted(map(repr, value))]
     if is_dataclass(value):
         return [(f.name, getattr(value, f.name)) for f in fields(value)]
-    if (code := getattr(value, "__code__", None)) is not None:  # a function: what it does, and with what
+    if (code := getattr(value, "__code__", None)) is not None:  # a function: its code and its constants
         closed = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
         given = value.__defaults__, value.__kwdefaults__, getattr(value, "__self__", None)
         return [("name", value.__qualname__), ("code", _code(code)), ("given", given), ("in", closed)]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from atlasd.errors import InputError
 
 if TYPE_CHECKING:
+    import torch
+
     from atlasd.runtime.executor import Workers
     from atlasd.runtime.stages import Stages
 
@@ -29,6 +29,8 @@ def find_device(name: str | torch.device) -> torch.device:
             ...
         atlasd.errors.InputError: `device` must be a name such as cpu, cuda or cuda:1, got 'abacus'; write device=cpu.
     """
+    import torch
+
     try:
         device = torch.device(name)
     except (RuntimeError, TypeError) as error:
@@ -50,6 +52,8 @@ def find_device(name: str | torch.device) -> torch.device:
 @contextmanager
 def on_device(name: str | torch.device | None) -> Iterator[torch.device]:
     """Lets all tensors inside be created on a device; `None` leaves it where it is."""
+    import torch
+
     current = torch.get_default_device()
     device = current if name is None else find_device(name)
     if device == current:
@@ -66,20 +70,22 @@ class Context:
     Arguments:
         stages: Finished stages of the run that is under way; `None` where nothing is kept.
         origin: The directory from which the files of a resumed run were named; `None` for a new run.
+        unfinished: Stages of the run that is under way, for the thread that watches for interrupts, which this does not
+            reach: whoever starts it gives the list.
     """
 
     workers: Workers | None = None
     stages: Stages | None = None
     origin: Path | None = None
+    unfinished: list[Stages] = field(default_factory=list, compare=False)
 
 
-_NOTHING = Context()
-_context: ContextVar[Context] = ContextVar("atlasd", default=_NOTHING)
+_context: ContextVar[Context | None] = ContextVar("atlasd", default=None)
 
 
 def current_context() -> Context:
     """What surrounds the caller."""
-    return _context.get()
+    return _context.get() or Context()
 
 
 @contextmanager
@@ -89,7 +95,7 @@ def within(**changes: Any) -> Iterator[None]:
     Arguments:
         changes: Fields of `Context`.
     """
-    token = _context.set(replace(_context.get(), **changes))
+    token = _context.set(replace(current_context(), **changes))
     try:
         yield
     finally:

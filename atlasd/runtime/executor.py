@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -34,8 +33,6 @@ from atlasd.runtime.stages import current_stages, without_stages
 T = TypeVar("T")
 ATTEMPTS = 3
 """How often a task is tried before it is given up."""
-_WORKER_KEEPS = 1 << 28
-"""Bytes of freed memory that a worker keeps for its next tensors."""
 
 
 class TaskFailed(AtlasdError, RuntimeError):
@@ -72,12 +69,6 @@ class About:
         return where if self.shard is None else f"{where}, shard {self.shard}"
 
 
-@cache
-def _settle_in() -> bool:
-    """What a worker's process does once."""
-    return keep_freed_memory(_WORKER_KEEPS)
-
-
 def _call(*tasks: Packed) -> list[bytes]:
     """What a worker does. Dask looks through the stack of every task a hundred times a second; a thread of its own
     keeps that stack short."""
@@ -90,7 +81,7 @@ def _call(*tasks: Packed) -> list[bytes]:
 def _work(*tasks: Packed) -> list[bytes]:
     torch.set_num_threads(1)  # workers share the cores
     if multiprocessing.parent_process() is not None:  # a worker's process is ours; Dask makes it give back every page
-        _settle_in()
+        keep_freed_memory()
     answers = []
     for task in tasks:
         function, arguments = pickle.loads(task.data)
@@ -180,7 +171,6 @@ class Workers:
             function: What to call; defined at the top of a module.
             tasks: Its arguments for every task.
             names: What every task is about, for messages.
-            label: What is shown there.
             stage: Keeps the result of every task under this name, where a run directory keeps stages.
             quick: Sends tasks in bundles, one for each worker: sending would take as long as working.
         """

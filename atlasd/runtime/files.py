@@ -74,7 +74,6 @@ def open_plain(path: Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> 
     """A descriptor of a regular file; a pipe or a device is refused, and so is a link unless `follow`.
 
     Arguments:
-        flags: How to open it.
         follow: Whether a symbolic link is followed, and a file with several names accepted.
     """
     # A pipe would make a plain open wait for ever.
@@ -136,7 +135,7 @@ def sole_owner(directory: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # The name goes before the lock does: whoever waits for this file finds that it has none any more.
+        # The name goes before the lock does: a process that waits for this file finds that it has no name any more.
         with suppress(OSError):
             path.unlink()
         os.close(descriptor)

@@ -72,11 +72,11 @@ def bounded_memory(megabytes: float) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
-def keep_freed_memory(limit: int = 1 << 30) -> bool:
+def keep_freed_memory(limit: int = 1 << 28) -> bool:
     """Lets this process keep freed memory up to `limit` bytes, in place of giving it back and asking again.
 
-    Training makes and frees the same large tensors in every step; with pages that are given back, a third of its time
-    goes into page faults. Does nothing where the C library is not GNU's.
+    Searches and trainings make and free the same large tensors in every step; with pages that are given back, a tenth
+    to a half of their time goes into page faults. Does nothing where the C library is not GNU's.
 
     Returns:
         Whether it could be done.

@@ -38,6 +38,11 @@ class Shared(Generic[T]):
         return _unpack, self._packed
 
 
+def ask(shared: Shared[Any], method: str, arguments: tuple[Any, ...]) -> Any:
+    """What a method of a shared value says: a task."""
+    return getattr(shared.value, method)(*arguments)
+
+
 def _unpack(key: str, data: bytes) -> Shared[Any]:
     if key not in _opened:
         _opened[key] = Shared(pickle.loads(data))

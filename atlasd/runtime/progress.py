@@ -62,7 +62,7 @@ class Logged:
 
 
 class Terse(Silent):
-    """Shows no progress, and says on standard error only what a user must know: what was guessed, what was left out."""
+    """Shows no progress, and only those messages that a user must see: guesses, and data that were left out."""
 
     def tell(self, message: str) -> None:
         """Says one line that is never left out."""

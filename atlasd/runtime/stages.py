@@ -30,10 +30,9 @@ class Stages:
     """Keeps what is finished under the path of stages that led to it; without a directory, nothing is kept.
 
     Arguments:
-        directory: Where to keep stages.
         plan: What the work is: plain values that tell one run from another.
         fresh: Drops what an earlier run left there.
-        say: Told what the user should know.
+        say: Shows a message to the user.
     """
 
     def __init__(
@@ -157,6 +156,19 @@ class Stages:
         if not beside or beside & set(MARKS):
             self.remove()
 
+    @property
+    def hint(self) -> str | None:
+        """The command that goes on with the run; `None` where nothing is kept."""
+        if self.directory is None or not self.directory.exists() or not self.any():
+            return None
+        return f"atlasd resume {shlex.quote(str(self.directory.parent))}"
+
+    def abandon(self) -> None:
+        """Leaves the directory as it should be left by a process that ends at once."""
+        if self.directory is not None:
+            self.leave()
+            sweep(self.directory.parent, lock=True)
+
     def remove(self) -> None:
         """Forgets everything; called when the run is done."""
         if self.directory is not None:
@@ -201,25 +213,6 @@ def fingerprint(*values: Any) -> str:
     return "" if current_stages().directory is None else digest_of(*values)
 
 
-_latest: list[Stages] = []  # for the thread that watches for interrupts, which the surroundings do not reach
-
-
-def how_to_resume() -> str | None:
-    """The command that goes on with the latest run of this process; `None` where nothing is kept."""
-    for stages in _latest:
-        if stages.directory is not None and stages.directory.exists() and stages.any():
-            return f"atlasd resume {shlex.quote(str(stages.directory.parent))}"
-    return None
-
-
-def abandon() -> None:
-    """Leaves the directory of the latest run of this process as it should be left; for a process that ends at once."""
-    for stages in _latest:
-        if stages.directory is not None:
-            stages.leave()
-            sweep(stages.directory.parent, lock=True)
-
-
 def current_stages() -> Stages:
     """The stages of the run that is under way; ones that keep nothing where there is none."""
     return current_context().stages or Stages()
@@ -262,7 +255,7 @@ def keeping(
     Arguments:
         words: The command line that does this run, without the name of the program.
         version: The version of the program.
-        say: Told what the user should know.
+        say: Shows a message to the user.
     """
     origin = current_context().origin
     where = Path.cwd() if origin is None else origin
@@ -279,7 +272,8 @@ def keeping(
             say(f"an unfinished run in {directory} is replaced; `atlasd resume` would have gone on with it")
         sweep(directory)
         stages = Stages(directory / NAME, plan, fresh=origin is None, say=say)
-        _latest[:] = [stages]
+        unfinished = current_context().unfinished
+        unfinished[:] = [stages]
         try:
             with within(stages=stages):
                 yield stages
@@ -287,4 +281,4 @@ def keeping(
             stages.leave()
             raise
         stages.remove()
-        _latest.clear()
+        unfinished.clear()

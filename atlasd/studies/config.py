@@ -171,7 +171,6 @@ def parse_settings(kind: type[C], settings: Sequence[str]) -> C:
     """Makes a configuration from `key=value` texts, as given on the command line.
 
     Arguments:
-        kind: The configuration to make.
         settings: Texts such as `"samples=400"`; a later one does not silently replace an earlier one.
     """
     fields = {f.name: f for f in dataclasses.fields(kind)}

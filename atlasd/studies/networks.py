@@ -70,11 +70,9 @@ def train_network(
         loss: Mean loss of some of the samples.
         samples: What the loss is asked about, such as the numbers of the samples, `(N, *)`.
         budget: How long, in steps of which size; the weights after the last epoch are kept.
-        label: What is shown there.
         cycle: Share of the steps in which the learning rate rises, before it falls; `None` leaves it as it is.
         clip: Largest norm of a gradient; `None` for any.
         full_batches: Whether a last batch with fewer samples is left out.
-        after: Called after every step.
     """
     epochs, batch, rate = budget.epochs, budget.batch, budget.learning_rate
     optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=weight_decay, fused=True)
@@ -130,7 +128,6 @@ def class_weights(samples: Samples, background: int | None = None, weight: float
 
     Arguments:
         background: A class that counts differently; `None` for none.
-        weight: How much it counts.
     """
     if not samples.classes or not samples.is_field or samples.size != 2:
         raise InputError("`y` must hold a class for every pixel of a plane for this predictor; use another one.")

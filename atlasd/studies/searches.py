@@ -32,7 +32,6 @@ def gradient_search(config: Any, names: Sequence[str], published: Mapping[str, A
     Arguments:
         names: Those that the search has under the same name.
         published: Further settings of the published search.
-        more: Further settings of both.
     """
     settings = {name: getattr(config, name) for name in names} | more
     return GradientSearch.published(**settings, **published) if config.published else GradientSearch(**settings)

@@ -6,8 +6,8 @@ import torch
 
 import atlasd as ad
 from atlasd.algebra import known
-from atlasd.algebra.balance import balance, well_conditioned
 from atlasd.algebra.group import Group
+from atlasd.algebra.invariants import balance, well_conditioned
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import Membership
 

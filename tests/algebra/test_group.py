@@ -160,13 +160,6 @@ def test_words():
     assert repr(known.lorentz()) == "Group(dimension=6, components=4, size=4)"
 
 
-def test_html():
-    html = known.orthogonal(2)._repr_html_()
-    assert html.count("<table") == 3
-    assert "O(2)" in html and "-0.00" not in html and "script" not in html
-    assert "and 8 more" in known.octahedral()._repr_html_()
-
-
 def test_bad_input():
     so2 = algebras.so(2)
     with pytest.raises(InputError, match="shape"):

@@ -31,7 +31,7 @@ def test_the_length_of_a_gradient_is_not_cut_down_to_a_square():
 
 
 def test_half_of_the_charts_are_no_outliers_where_all_lie_about_the_tolerance():
-    """The determinant of second derivatives and a slope: some charts passed at 10 to 16 %, the others had 27 to 42 %."""
+    """The determinant of second derivatives and a slope: some charts had 10 to 16 %, the others 27 to 42 %."""
     rng = np.random.default_rng(5)
     p = np.stack(np.meshgrid(np.arange(48), np.arange(48), indexing="ij"))
     wave, phase, size = (

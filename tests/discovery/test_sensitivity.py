@@ -4,9 +4,9 @@ import math
 
 import torch
 
+from atlasd.discovery.decide import Recovery, Sensitivity
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.residual import Residual
-from atlasd.discovery.sensitivity import Recovery, Sensitivity
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.zoo.field_systems import blur, draw_waves, field_atlas, plane_waves

@@ -101,19 +101,46 @@ def test_errors_that_change_under_a_mirror_are_noticed(law, clear):
     assert (Residual(problem, problem.pick(400)).error_change(mirror) > CLEAR) == clear
 
 
+def test_folds_differ_more_where_labels_are_noisy_and_no_data_are():
+    x = normal(40, 3)
+    far = 3 * torch.eye(3, dtype=torch.float64)[None]
+    differing = []
+    for noise in (0.0, 1.0):
+        y = x.square().sum(-1) + noise * normal(40, seed=1)
+        problem, _ = prepare(x, y, predictor=FormPredictor(bumps=1, waves=0), seed=0, progress=Silent())
+        differing.append(float(Residual(problem, problem.pick(40)).fit_variance(far).mean()))
+    assert abs(differing[0]) < 1e-3 and differing[1] > 0.1
+
+
 def test_a_small_step_proves_nothing():
     judge = court_of(normal(300, 2), function=lambda z: z[:, 0] + 0.1 * z[:, 1] ** 2)
     (finding,) = judge.elements(torch.matrix_exp(0.02 * TURN)[None])
     assert finding.direction.decision == "cannot tell" and math.isnan(finding.direction.strength)
 
 
-@pytest.mark.parametrize(("size", "decision"), [(0.25, "cannot tell"), (math.pi / 2, "symmetry")])
-def test_a_clear_breaking_at_a_small_size_is_no_symmetry(size, decision):
+@pytest.mark.parametrize("odd, clear", [(1.0, True), (0.0, False)])
+def test_a_product_of_three_vectors_shows_in_the_errors_of_a_map_of_sets(odd, clear):
+    x = torch.randn(500, 6, 3, generator=torch.Generator().manual_seed(2))
+    y = x.sum(1).square().sum(-1) / 10 + odd * torch.linalg.det(x[:, :3]) / 3
+    few = MomentPredictor(pools=1, schedule=Schedule(epochs=20, batch=64, learning_rate=1e-2))
+    problem, _ = prepare(x, y + 0.3 * normal(500, seed=3), predictor=few, seed=0, progress=Silent())
+    mirror = -torch.eye(3, dtype=torch.float64)[None]
+    assert (Residual(problem, problem.pick(500)).error_change(mirror) > CLEAR) == clear
+
+
+@pytest.mark.parametrize(
+    ("size", "everywhere", "decision"),
+    [(0.25, 0.0, "cannot tell"), (math.pi / 2, 0.0, "symmetry"), (math.pi / 2, 0.07, "cannot tell")],
+)
+def test_a_clear_breaking_at_a_small_size_or_off_the_data_is_no_symmetry(size, everywhere, decision):
     judge = court_of(normal(300, 2), function=lambda z: z.square().sum(-1))
     scale = torch.ones(300, 1, dtype=torch.float64)
     pair = torch.matrix_exp(torch.stack([size * TURN, -size * TURN]))
     both = torch.full_like(scale, 2.0)
-    trial = Measurement(pair, 0.01 * scale, scale, 0 * scale, both, coverage=1.0, unrelated=1.0, samples=300, size=size)
+    trial = Measurement(
+        pair, 0.01 * scale, scale, 0 * scale, both, coverage=1.0, unrelated=1.0, samples=300, size=size,
+        everywhere=everywhere,
+    )  # fmt: skip
     finding = judge._one([trial], [trial, trial], 0.05)
     assert finding.direction.decision == decision
 

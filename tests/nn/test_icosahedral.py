@@ -5,6 +5,7 @@ import torch
 
 from atlasd.errors import InputError
 from atlasd.nn import HexConv, HexUpsample, IcosahedralProjection, IcosahedralUNet, icosahedral_grid
+from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 from atlasd.runtime.random import stream
 
 KERNELS = {"hexagon": {}, "flat": {"flat": True}, "own": {"flat": True, "own": True}}
@@ -208,3 +209,14 @@ def test_rings_are_laid_out_for_some_vertices_at_a_time(monkeypatch):
             small.weight,
             fast_mode=True,
         )
+
+
+def test_a_regular_layer_takes_little_more_than_what_it_gives():
+    layer = HexConv(4, 4, resolution=6, in_field="regular", out_field="regular", generator=stream(0, "w"))
+    small = HexConv(4, 4, resolution=2, in_field="regular", out_field="regular", generator=stream(0, "w"))
+    small(torch.randn(1, 4, 6, 162, generator=stream(0, "x")).requires_grad_()).sum().backward()
+    x = torch.randn(8, 4, 6, 40962, generator=stream(0, "x")).requires_grad_()  # 30 MB
+    reset_peak()
+    before = resident_megabytes()
+    layer(x).sum().backward()
+    assert peak_megabytes() - before < 1.9 * x.numel() * 4 / 2**20  # 20 times the fields where all rings are laid out

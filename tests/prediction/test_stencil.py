@@ -6,9 +6,8 @@ import torch
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.geometry.atlas import Atlas
-from atlasd.prediction.fit import fit_predictor
-from atlasd.prediction.predictor import narrowed
-from atlasd.prediction.skill import Folds
+from atlasd.prediction.fit import fit_predictor, narrowed
+from atlasd.prediction.predictor import Folds
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.progress import Silent

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from atlasd.prediction.trivial import centre_crop, chart_skill, fit_pointwise, pooled_skill
+from atlasd.prediction.trivial import Batches, centre_crop, chart_skill, fit_pointwise, pooled_skill
 
 
 def batches(x, y):
-    return lambda: zip(x.split(8), y.split(8), strict=True)
+    return Batches(lambda index: (x[index], y[index]), torch.arange(len(x)), 8)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -91,7 +91,6 @@ class ChartCGNet(ChartNetworks):
     """One network for every chart: inputs `(B, K, C, *in)` to logits `(B, K, classes, *out)`.
 
     Arguments:
-        channels: Input channels C.
         widths: Channels of the three stages.
         blocks: Context-guided blocks of the second and the third.
     """

@@ -18,7 +18,6 @@ from atlasd.discovery.result import Discovery
 from atlasd.errors import InputError
 from atlasd.nn.icosahedral import IcosahedralUNet
 from atlasd.nn.icosahedron import icosahedral_grid
-from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import located
@@ -60,13 +59,13 @@ class ClimateDownstreamConfig(PaperConfig):
     symmetry: Literal["events", "affine", "rotation", "none"] = option("events", "the rule of labels made up")
     resolution: int = option(4, "of the grid: it has 10 * 4**resolution + 2 vertices", least=4, most=8)
     width: int = option(16, "channels of the first block; the last has 16 times as many", least=1)
-    own: bool = option(True, "in the flat network a vertex counts by a number of its own for each channel")
     rows: int = option(96, "rows of maps made up", least=16)
     train: int = option(240, "maps made up to train on", least=2)
     test: int = option(60, "maps made up to test on", least=1)
+    own: bool = option(True, "in the flat network a vertex counts by a number of its own for each channel")
+    discord: float = option(0.0, "of those experts: 0 is nearly of one mind, 1 as in ClimateNet", least=0, most=2)
     seeds: int = option(3, "trainings of each network, from the seed given on", least=1)
     experts: int = option(2, "experts who label each map made up", least=1)
-    discord: float = option(0.0, "of those experts: 0 is nearly of one mind, 1 as in ClimateNet", least=0, most=2)
     epochs: int = option(30, "passes over all maps and experts", least=1)
     batch: int = option(4, "maps in a step", least=2)
     learning_rate: float = option(2e-2, "of Adam", least=1e-9)
@@ -81,7 +80,6 @@ CONFIG = ClimateDownstreamConfig
 
 def run(config: ClimateDownstreamConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Trains both networks on the same maps with the same budget, and scores them against every expert."""
-    keep_freed_memory()
     start = time.monotonic()
     reason = "GL+(2) was given, as in the paper, and not discovered in this run."
     found = given_discovery(known.general_linear_plus(2), reason, seed, config.discovery)

@@ -45,9 +45,7 @@ class ClimateFolder:
     Maps have rows from north to south and columns from longitude 0 eastwards, however the files hold them.
 
     Arguments:
-        times: Its maps.
         variables: Variables that every map has.
-        labelled: Whether maps have labels.
         missing: What to do about missing values: `refuse`, or `fill` in the mean of the map.
     """
 
@@ -138,7 +136,6 @@ def open_climate(
     Arguments:
         path: The folder; that with `train` and `test` inside, or one of them.
         split: Which of the two; `train` by default where there are both.
-        labels: Whether labels are needed.
         missing: `refuse` maps with missing values, or `fill` in the mean of the map.
     """
     path = Path(path)

@@ -50,7 +50,6 @@ def climate_samples(
     """Inputs `(N, C, H, W)` and classes `(N, H, W)`; written map by map to files that are read as they are needed.
 
     Arguments:
-        folder: The maps, with labels.
         directory: Where the files may stand, for as long as they are used.
         units: Mean and spread of every variable; those of the maps themselves by default.
     """

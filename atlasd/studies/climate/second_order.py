@@ -17,8 +17,7 @@ from atlasd.data.samples import Samples
 from atlasd.discovery.residual import scaled, sides
 from atlasd.errors import InputError
 from atlasd.geometry.actions import GridAction
-from atlasd.prediction.predictor import FittedPredictor
-from atlasd.prediction.skill import with_skill
+from atlasd.prediction.predictor import FittedPredictor, with_skill
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
@@ -41,7 +40,6 @@ def class_findings(
     """For every class its share, the skill of its probability, and its breaking under all of gl(2).
 
     Arguments:
-        fitted: The predictor.
         index: Samples that it was not fitted to.
 
     Returns:

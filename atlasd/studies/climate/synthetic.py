@@ -58,7 +58,6 @@ class ClimateMaps:
     Arguments:
         x: With shape `(N, C, H, W)`, float32, in the units of ClimateNet.
         labels: What every expert drew, `(N, E, H, W)`, bytes: 0 background, 1 tropical cyclone, 2 atmospheric river.
-        variables: Names of the channels.
     """
 
     x: Tensor
@@ -95,7 +94,6 @@ def synthetic_climate(
     Experts overlook parts of what there is, wherever it is: that leaves the symmetry as it was.
 
     Arguments:
-        times: How many maps N.
         symmetry: The rule.
         experts: Labels of each map E.
         overlooked: Share of the area that each expert overlooks.

@@ -32,7 +32,6 @@ def write_climate(
     """Writes folders `train` and `test` of netCDF files, one for every time and expert, map by map.
 
     Arguments:
-        folder: Where to.
         train: Times to train on, from 1996.
         test: Times to test on, from 2011.
         symmetry: The rule behind the labels, as in `synthetic_climate`.

@@ -20,7 +20,6 @@ from atlasd.geometry.actions import GridAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.sphere import Projection, SphereChart, rotate_sphere
 from atlasd.prediction.train import Schedule
-from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 from atlasd.studies.config import asking, option
@@ -78,7 +77,6 @@ CONFIG = SphereMnistConfig
 
 def run(config: SphereMnistConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Draws the spheres, fits a predictor to each digit's place, and asks for the local symmetry."""
-    keep_freed_memory()
     progress.say(f"drawing {config.samples} spheres")
     data = sphere_mnist(
         config.samples, rotate=config.rotate, scale=config.scale, generator=stream(seed, "sphere-mnist", "data")

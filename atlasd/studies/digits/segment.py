@@ -50,7 +50,6 @@ class ChartSegmenter(ChartNetworks):
     """One encoder and decoder for every chart: inputs `(B, K, C, H, W)` to logits `(B, K, classes, H, W)`.
 
     Arguments:
-        channels: Input channels C.
         options: `widths` and `skips`, as in `SegmentPredictor`.
     """
 
@@ -73,7 +72,6 @@ class SegmentPredictor(FromBlueprint):
         skips: Whether each level of the decoder also gets that of the encoder, so that what passes through the
             middle need not draw the outline; `False` is the paper's.
         background: A class that counts less in the loss; `None` for none.
-        background_weight: How much less.
     """
 
     widths: tuple[int, ...] = (32, 64, 64, 64)

@@ -154,7 +154,7 @@ def seen_algebra() -> LieAlgebra:
 
 
 def _beam_metrics(found: Discovery) -> dict[str, Any]:
-    """Whether the rotation about the beam was found, and how far what was found lies from what is true."""
+    """Whether the rotation about the beam was found, and how far the answer lies from the truth."""
     metrics: dict[str, Any] = {
         "group": found.answer,
         "dimension": found.group.dimension,

@@ -109,7 +109,6 @@ def load_jets(
 
     Arguments:
         path: The file; the one that `find_jets` knows by default.
-        constituents: How many leading constituents.
         split: Which file of the reference set, where `path` is left out.
         invalid: As in `read_jets`.
 

@@ -29,7 +29,6 @@ from atlasd.nn.metric_gnn import (
     minkowski,
 )
 from atlasd.nn.metrics import load_metric
-from atlasd.runtime.memory import keep_freed_memory
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 from atlasd.runtime.stages import current_stages, located
@@ -214,7 +213,6 @@ class _Part:
 
 def run(config: TopTaggingDownstreamConfig, seed: int, progress: Progress) -> tuple[Discovery, Extras]:
     """Trains every network with the same jets, order, steps and seeds, and compares them."""
-    keep_freed_memory()
     train, test, searched = _find(config)
     given = None if config.discovery is None else _load(located(config.discovery))
     liegan = None if config.liegan is None else load_metric(located(config.liegan))

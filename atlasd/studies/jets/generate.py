@@ -45,12 +45,12 @@ class JetSettings:
         eta: Largest |eta| of a jet.
     """
 
-    constituents: int = 200
     energy: float = 14_000.0
     radius: float = 0.8
     lowest: float = 550.0
     highest: float = 650.0
     eta: float = 2.0
+    constituents: int = 200
 
     def __post_init__(self) -> None:
         if not 0 < self.lowest < self.highest < self.energy / 2 or self.radius <= 0 or self.constituents < 1:
@@ -71,7 +71,6 @@ def generate_jets(
 
     Arguments:
         path: The `.h5` file to write.
-        settings: Collisions and jets.
         shard: Jets that one process makes at a time, and keeps.
     """
     path, settings = Path(path), settings or JetSettings()

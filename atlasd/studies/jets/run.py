@@ -107,7 +107,7 @@ def run(config: TopTaggingConfig, seed: int, progress: Progress) -> tuple[Discov
 
 
 def _proposed(basis: Tensor) -> dict[str, Any]:
-    """What the paper's search came to, before the verdict, which brings what it keeps to a standard form."""
+    """The proposal of the paper's search, before the verdict brings it to a standard form."""
     metrics: dict[str, Any] = {"proposed": len(basis), "shared_pairs": shared_pairs(basis)}
     if len(basis):
         algebra, exact = LieAlgebra(basis), torch.diag(torch.tensor(MINKOWSKI, dtype=torch.float64))

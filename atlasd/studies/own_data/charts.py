@@ -25,10 +25,7 @@ class Placement:
     Arguments:
         kind: `auto`, `grid`, `whole`, `centres`, `sphere` or `none`.
         atlas: The charts, where they are known beforehand.
-        in_radius: Given by the user.
-        out_radius: Given by the user.
         seconds: How long the whole discovery may take, for a linear map on a free machine.
-        most: The most charts.
     """
 
     kind: str

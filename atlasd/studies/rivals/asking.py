@@ -46,7 +46,7 @@ class Plan:
         seen: What LieGAN looks at, if that is a part of the data.
         augmentation: Augmentation learning, if it takes part.
         given: Generators that it learns the widths of, and their names.
-        own: What a method has in place of what is shared, by the method's name.
+        own: Options of single methods in place of the shared ones, by the method's name.
     """
 
     side: Side
@@ -76,7 +76,6 @@ def ask(name: str, plan: Plan, *, tolerance: float, seed: int) -> Answer:
     Arguments:
         name: `AtlasD`, `LieGG`, `LieGAN` or `augmentation`.
         plan: The data, and how they are asked about.
-        tolerance: That of our verdict.
     """
     if name == "augmentation":
         return _augmented(plan, seed)

@@ -35,9 +35,9 @@ class AugmentationLearning:
 
     reward: float = 0.01
     start: float = 0.3
+    rate: float = 3e-3
     steps: int = 2000
     batch: int = 256
-    rate: float = 3e-3
     hidden: int = 64
     threshold: float = 0.1
 

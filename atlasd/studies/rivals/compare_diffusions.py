@@ -24,7 +24,7 @@ _LEVEL = 0.05
 _POINTS = 600
 """Places at which the equations are asked."""
 _DEGREE = 3
-"""Highest degree of what is learned, and degree of what the verdict looks at."""
+"""Highest degree of the learned functions, and degree of those that the verdict looks at."""
 SYSTEMS = {"dW": 1.0, "x dt + dW": 1.0, "(y dt, -y dt + sqrt 2 dW)": 4.0}
 """The equations, and how long their paths are: e^t grows, and friction takes a time of 1 to show."""
 BROWNIAN, GROWING, SLOWED = SYSTEMS

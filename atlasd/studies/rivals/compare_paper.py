@@ -195,7 +195,9 @@ class CompareJetsConfig(MomentaConfig):
     """Settings of the comparison on top tagging."""
 
     samples: int = option(60_000, "jets", least=200)
-    constituents: int = option(30, "leading constituents; LieGAN looks at two, as in its paper", least=2)
+    constituents: int = option(
+        30, "leading constituents of each jet; LieGAN looks at two of them and the label, as in its own paper", least=2
+    )
     epochs: int = option(6, "passes of the perceptrons that LieGG and the paper's search look at as published", least=1)
     liegan_steps: int = option(1500, "steps of LieGAN", least=1)
 
@@ -228,23 +230,16 @@ def _jets(config: CompareJetsConfig, seed: int, control: bool) -> Side:
     return _permuted(*jets, seed, "top-tagging", control)
 
 
-DIMUONS = _contest(
-    name="dimuons",
-    config=CompareDimuonsConfig,
-    measure=metric_likeness(so(1, 3)),
-    data=_dimuons,
-    control="masses in random order",
+_lorentz_contest = partial(_contest, measure=metric_likeness(so(1, 3)))
+DIMUONS = _lorentz_contest(
+    name="dimuons", config=CompareDimuonsConfig, data=_dimuons, control="masses in random order",
     remark="nothing is published on these events",
-)
-TOP_TAGGING = _contest(
-    name="top-tagging",
-    config=CompareJetsConfig,
-    measure=metric_likeness(so(1, 3)),
-    data=_jets,
-    control="labels in random order",
+)  # fmt: skip
+TOP_TAGGING = _lorentz_contest(
+    name="top-tagging", config=CompareJetsConfig, data=_jets, control="labels in random order",
     reported={"AtlasD": "metric cosine 0.9996", "LieGAN": "metric cosine 0.9975"},
     remark="LieNLSD, not implemented here, reports a metric cosine of 0.99985",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,9 +283,9 @@ def _digits(config: CompareSphereConfig, seed: int, control: bool) -> Side:
 
 
 SPHERE_MNIST = _contest(
-    published=("AtlasD",),
     name="sphere-mnist",
     config=CompareSphereConfig,
+    published=("AtlasD",),
     measure=span_angle_to(so(2)),
     data=_digits,
     control="digits that were never rotated",

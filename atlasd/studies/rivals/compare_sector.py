@@ -60,12 +60,12 @@ def data(config: CompareSectorConfig, seed: int, control: bool) -> Side:
     return Side(x, function(x), function)
 
 
-def seventh_turns() -> Tensor:
+def seventh_rotations() -> Tensor:
     """The six rotations of the third axis that are not the identity, `(6, 3, 3)`."""
     angles = 2 * math.pi / _ORDER * torch.arange(1, _ORDER, dtype=torch.float64)
-    turn = torch.zeros(3, 3, dtype=torch.float64)
-    turn[1, 0], turn[0, 1] = 1.0, -1.0
-    return torch.matrix_exp(angles[:, None, None] * turn)
+    rotation = torch.zeros(3, 3, dtype=torch.float64)
+    rotation[1, 0], rotation[0, 1] = 1.0, -1.0
+    return torch.matrix_exp(angles[:, None, None] * rotation)
 
 
 def sort_elements(elements: Tensor) -> tuple[int, int]:
@@ -78,7 +78,7 @@ def sort_elements(elements: Tensor) -> tuple[int, int]:
     elements = elements.double().clone()
     size = torch.linalg.det(elements[:, :2, :2]).abs().clamp_min(1e-12).sqrt()[:, None]
     elements[:, :2] = elements[:, :2] / size[..., None]
-    known = torch.cat([torch.eye(3, dtype=torch.float64)[None], seventh_turns()])
+    known = torch.cat([torch.eye(3, dtype=torch.float64)[None], seventh_rotations()])
     distance = torch.linalg.matrix_norm(elements[:, None] - known, ord=2)
     nearest, which = distance.min(dim=1)
     right = {int(w) for w, d in zip(which, nearest, strict=True) if d <= _NEAR and w > 0}
@@ -118,8 +118,9 @@ def liegan(side: Side, config: CompareSectorConfig, seed: int) -> Answer:
     if not len(found):
         return _with_elements(Answer(found, note="its generator collapsed"))
     powers = torch.matrix_exp(torch.arange(_ORDER, dtype=torch.float64)[:, None, None] * found)  # the first is 1
-    turn = math.degrees(math.atan2(float(powers[1, 1, 0]), float(powers[1, 0, 0])))
-    return _with_elements(Answer(found[:0], note=f"rotates the plane by {turn:.1f} degrees; 51.4 is a seventh"), powers)
+    rotation = math.degrees(math.atan2(float(powers[1, 1, 0]), float(powers[1, 0, 0])))
+    said = f"rotates the plane by {rotation:.1f} degrees; 51.4 is a seventh"
+    return _with_elements(Answer(found[:0], note=said), powers)
 
 
 def _plans(side: Side, config: CompareSectorConfig) -> list[Plan]:

@@ -55,15 +55,14 @@ class Orbits:
 
 def joint_rotation() -> Tensor:
     """The generator of rotations of all positions and momenta together, `(1, 8, 8)`."""
-    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
-    return torch.block_diag(turn, turn, turn, turn)[None]
+    rotation = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+    return torch.block_diag(rotation, rotation, rotation, rotation)[None]
 
 
 def two_body_orbits(count: int, seed: int, *, force: tuple[float, float] = (0.0, 0.0)) -> Orbits:
     """Nearly circular orbits about the common centre, at half-distances 0.5 to 1.5.
 
     Arguments:
-        count: Number of orbits.
         force: A constant force that pulls the bodies apart along one direction.
     """
     draw = stream(seed, "two-body")

@@ -114,7 +114,6 @@ class _Sums:
     """Normal equations of groups of paths, for rates of change and, given the drift, for products of what is left.
 
     Arguments:
-        monomials: What is regressed on.
         drift: Its coefficients, `(F, n)`.
     """
 
@@ -171,7 +170,6 @@ class Library:
 
     Arguments:
         size: Number n of components of the state.
-        degree: Highest power of time.
     """
 
     size: int
@@ -198,7 +196,6 @@ class Determining:
     Arguments:
         law: Drift and diffusion.
         points: Standard times and states, `(P, 1 + n)`.
-        library: The fields.
     """
 
     def __init__(self, law: Law, points: Tensor, library: Library) -> None:

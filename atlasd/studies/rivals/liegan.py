@@ -18,7 +18,6 @@ from atlasd.data.samples import Samples
 from atlasd.discovery.problem import Problem, Proposal
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, VectorAction
-from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.resample import pixel_grid
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
@@ -42,7 +41,6 @@ class LieGAN:
         spread: Standard deviation or largest integer of w.
         growth: Weight of the cosine between data and transformed data, which keeps g away from the identity.
         similarity: Weight of the cosines between generators.
-        steps: Steps of each side.
         generator_rate: Learning rate of the generators.
         discriminator_rate: Learning rate of the discriminator.
         start: Size of the entries that the generators start from.
@@ -94,23 +92,13 @@ class LieGAN:
         return self.play(data.pairs, len(problem.samples), data.move, judge, span, seed=seed, progress=progress)
 
     def find_in_data(
-        self,
-        x: Any,
-        y: Any,
-        *,
-        atlas: Atlas | None = None,
-        action: Action | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
+        self, x: Any, y: Any, *, action: Action | None = None, seed: int = 0, progress: Progress | None = None
     ) -> Proposal:
         """Plays the game without a predictor, for those who want no verdict; generators act on the data as given.
 
-        Arguments:
-            x: Inputs, as for `atlasd.discover`.
-            atlas: Charts; the full field by default.
-            action: How matrices transform inputs and outputs; outputs are invariant by default.
+        Outputs are invariant, and fields are seen as a whole, unless `action` says otherwise.
         """
-        samples = Samples.check(x, y, atlas, minimum=20)
+        samples = Samples.check(x, y, minimum=20)
         problem = Problem(
             functions=(_unasked,),
             fold=torch.zeros(len(samples), dtype=torch.long),
@@ -149,7 +137,6 @@ class LieGAN:
         Arguments:
             pairs: Indices `(B,)` to inputs and outputs as the discriminator is to see them.
             move: Transforms inputs and outputs by group elements `(B, n, n)`.
-            discriminator: Gives log-odds for pairs.
             span: Matrices `(m, n, n)` whose combinations the generators may be.
 
         Returns:

@@ -170,7 +170,6 @@ def field_rows(
 
     Arguments:
         function: Maps fields `(*L, C, *S)` to fields `(*L, C', *S')`.
-        x: The fields F.
         dimensions: The number d of spatial axes.
         inside: Which output pixels count, boolean, with shape `S'`; those that a difference can reach by default.
         order: Order of the differences across pixels.
@@ -183,12 +182,12 @@ def field_rows(
     """
     d = dimensions
     p = pixel_grid(tuple(x.shape[-d:]), dtype=x.dtype)
-    tangents = torch.stack(_motions(x, p, d, order))  # (d^2, *L, C, *S)
+    tangents = torch.stack(_first_order(x, p, d, order))  # (d^2, *L, C, *S)
     y, pushed = _push_forward(function, x, tangents)
     del tangents
     shape = tuple(y.shape[-d:])
     keep = _reachable(shape, order) if inside is None else inside & _reachable(shape, order)
-    moved = _motions(y, pixel_grid(shape, dtype=y.dtype), d, order)
+    moved = _first_order(y, pixel_grid(shape, dtype=y.dtype), d, order)
     rows = torch.stack([(a - b)[..., keep].double().flatten() for a, b in zip(pushed, moved, strict=True)], dim=-1)
     return rows, y
 
@@ -230,8 +229,8 @@ def slopes(field: Tensor, axis: int, order: int) -> Tensor:
     return out
 
 
-def _motions(field: Tensor, p: Tensor, d: int, order: int) -> list[Tensor]:
-    """First-order motions of a field along the d^2 elementary matrices: entry (k, j) is -p_j d_k field."""
+def _first_order(field: Tensor, p: Tensor, d: int, order: int) -> list[Tensor]:
+    """First-order changes of a field along the d^2 elementary matrices: entry (k, j) is -p_j d_k field."""
     shape = field.shape[-d:]
     slope = [slopes(field, axis - d, order) for axis in range(d)]
     return [-slope[k] * p[:, j].reshape(shape) for k in range(d) for j in range(d)]

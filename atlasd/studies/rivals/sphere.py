@@ -1,4 +1,4 @@
-"""LieGAN with subgroups of SO(3) that turn the whole sphere: the paper's global rival (appendix C.3)."""
+"""LieGAN with subgroups of SO(3) that rotate the whole sphere: the paper's global rival (appendix C.3)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from atlasd.runtime.random import stream
 from atlasd.studies.rivals.liegan import FieldDiscriminator, LieGAN
 
 
-def turn_sphere(g: Tensor, field: Tensor) -> Tensor:
-    r"""Turns fields on the sphere: :math:`(g \cdot E)(v) = E(g^{-1} v)`, with v a unit vector.
+def rotate_sphere(g: Tensor, field: Tensor) -> Tensor:
+    r"""Rotates fields on the sphere: :math:`(g \cdot E)(v) = E(g^{-1} v)`, with v a unit vector.
 
     Arguments:
         g: Rotations, with shape `(3, 3)` or `(B, 3, 3)`.
@@ -28,7 +28,7 @@ def turn_sphere(g: Tensor, field: Tensor) -> Tensor:
     Example:
         >>> field = torch.arange(8.0).expand(1, 1, 4, 8)
         >>> quarter = torch.tensor([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-        >>> turn_sphere(quarter, field)[0, 0, 0].round().int().tolist()
+        >>> rotate_sphere(quarter, field)[0, 0, 0].round().int().tolist()
         [6, 7, 0, 1, 2, 3, 4, 5]
     """
     height, width = field.shape[-2:]
@@ -75,7 +75,7 @@ def find_on_sphere(
         return functional.avg_pool2d(image, block), functional.avg_pool2d(target.float(), block)
 
     def move(g: Tensor, image: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        both = turn_sphere(g, torch.cat([image, target], dim=1))
+        both = rotate_sphere(g, torch.cat([image, target], dim=1))
         return both[:, : image.shape[1]], both[:, image.shape[1] :]
 
     weights, width = stream(seed, "liegan", "discriminator"), search.width or 32

@@ -16,12 +16,10 @@ from atlasd.errors import InputError
 from atlasd.geometry.monomials import Monomials
 from atlasd.studies.rivals.null_space import FixedThreshold, Rule, Spectrum, solve_spectrum, wald_p_value
 
-_LOOKED = 1000
-"""Samples at which residuals are formed."""
+_LOOKED, _TESTED = 1000, 150
+"""Samples at which residuals are formed, and tested: more than a polynomial of these degrees can tell apart."""
 _UNFELT = 1e-3
 """Size of a field, in spreads of the data, that counts where the map feels nothing of it."""
-_TESTED = 150
-"""Samples at which they are tested: more than a polynomial of these degrees can tell apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,17 +120,17 @@ class VectorFields:
         x, y = x.double(), y.double().reshape(len(x), -1)
         learned = Polynomial.fit(x, y, self.degree)
         terms = Monomials(x.shape[1], self.library, self.least)
-        along, turned = self._parts(learned, x[:_LOOKED], terms)
-        spectrum = self._spectrum(learned, along, turned, x[:_LOOKED], terms)
-        count = self.rule.count(spectrum, lambda k: _p_value(learned, along - turned, spectrum.directions, k))
+        along, across = self._parts(learned, x[:_LOOKED], terms)
+        spectrum = self._spectrum(learned, along, across, x[:_LOOKED], terms)
+        count = self.rule.count(spectrum, lambda k: _p_value(learned, along - across, spectrum.directions, k))
         return spectrum.directions[:count].unflatten(1, (x.shape[1], len(terms)))
 
-    def _spectrum(self, learned: Polynomial, along: Tensor, turned: Tensor, x: Tensor, terms: Monomials) -> Spectrum:
+    def _spectrum(self, learned: Polynomial, along: Tensor, across: Tensor, x: Tensor, terms: Monomials) -> Spectrum:
         """Singular values of the residual, as shares of the sizes of its two parts."""
         # Velocities transform together, and have one unit.
         unit = learned(x).std(0).clamp_min(1e-300)[:, None]
         spread = unit.square().mean().sqrt() if self.equivariant else unit
-        first, second = (torch.einsum("bopqc,pq->boc", part, learned.coefficients) / spread for part in (along, turned))
+        first, second = (torch.einsum("bopqc,pq->boc", part, learned.coefficients) / spread for part in (along, across))
         field = torch.einsum("bm,ij->bijm", terms(x), torch.diag(1 / learned.scale)).flatten(2)  # (b, n, c)
         if not self.equivariant:
             # What a field of the same size along the gradient would change.
@@ -152,8 +150,8 @@ class VectorFields:
         along = torch.einsum("bpc,oq->bopqc", along, torch.eye(outputs, dtype=x.dtype))
         if not self.equivariant:
             return along, torch.zeros_like(along)
-        turned = torch.einsum("bmq,bp,oi->bopqim", terms.gradients(x), learned.values(x), torch.eye(n, dtype=x.dtype))
-        return along, turned.flatten(4)
+        across = torch.einsum("bmq,bp,oi->bopqim", terms.gradients(x), learned.values(x), torch.eye(n, dtype=x.dtype))
+        return along, across.flatten(4)
 
 
 def _p_value(learned: Polynomial, parts: Tensor, directions: Tensor, count: int) -> float:

@@ -153,7 +153,6 @@ def plane_waves(wave: Tensor, phase: Tensor, height: Tensor, size: int) -> Tenso
         wave: Wave vectors (row, column) in radians per pixel, with shape `(N, C, waves, 2)`.
         phase: Phases at the centre, with shape `(N, C, waves)`.
         height: Amplitudes, with shape `(N, C, waves)`.
-        size: Pixels along each side.
 
     Returns:
         Fields, with shape `(N, C, size, size)`.
@@ -212,7 +211,6 @@ def field_system(
 
     Arguments:
         name: Unique in the zoo.
-        function: The exact map.
         note: What is special about it.
         size: Pixels along each side of fields on which claims are checked.
         more: `sizes`, the standard deviation of each channel, and fields of `System`.

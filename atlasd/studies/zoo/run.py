@@ -198,7 +198,6 @@ def plan_zoo(
     """The tasks, in the order of the table.
 
     Arguments:
-        first: The first of them.
         only: Names of systems; all by default.
         mode: Ask the exact maps, fitted predictors, or both.
         noise: Noise in the labels of fitted predictors, relative to the spread of each output.

@@ -81,7 +81,6 @@ def score_discovery(system: System, found: Discovery, seed: int, tolerance: floa
     """Compares a discovery with the exact map behind its data.
 
     Arguments:
-        found: The answer.
         tolerance: The strength up to which a breaking may be called a symmetry.
     """
     claims = check_claims(system, found.group, seed)

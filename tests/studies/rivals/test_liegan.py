@@ -15,7 +15,7 @@ from atlasd.geometry.actions import GridAction, VectorAction
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.rivals.liegan import FieldDiscriminator, LieGAN, VectorDiscriminator
-from atlasd.studies.rivals.sphere import find_on_sphere, turn_sphere
+from atlasd.studies.rivals.sphere import find_on_sphere, rotate_sphere
 
 QUICK = LieGAN(steps=200, batch=128, width=32, generator_rate=1e-2, discriminator_rate=5e-3)
 
@@ -134,17 +134,12 @@ def test_published_settings():
     assert used.generators == 7
 
 
-@pytest.mark.parametrize(
-    "settings, message",
-    [
-        ({"generators": 0}, "`generators` must be at least 1, got 0"),
-        ({"coefficients": "cauchy"}, "`coefficients` must be 'normal' or 'integers', got 'cauchy'"),
-        ({"steps": 0}, "`steps` must be positive, got 0"),
-    ],
-)
-def test_wrong_settings(settings, message):
-    with pytest.raises(InputError, match=message):
-        LieGAN(**settings)
+def test_wrong_settings():
+    wrong = {"generators": (0, "at least 1, got 0"), "steps": (0, "positive, got 0")}
+    wrong["coefficients"] = ("cauchy", "'normal' or 'integers', got 'cauchy'")
+    for name, (value, message) in wrong.items():
+        with pytest.raises(InputError, match=f"`{name}` must be {message}"):
+            LieGAN(**{name: value})
 
 
 def test_the_sphere_turns_as_a_whole():
@@ -154,10 +149,10 @@ def test_the_sphere_turns_as_a_whole():
     v = torch.stack([theta.cos() * phi.cos(), theta.cos() * phi.sin(), theta.sin()])
     g = torch.matrix_exp(torch.einsum("k,kij->ij", torch.tensor([0.4, -0.7, 0.3]), so(3).basis.float()))
     # The field v itself moves as E(g^-1 v) = g^-1 v.
-    moved = turn_sphere(g, v[None])[0]
+    moved = rotate_sphere(g, v[None])[0]
     expected = torch.einsum("ji,jhw->ihw", g, v)
     assert float((moved - expected)[:, 2:-2].abs().max()) < 0.02
-    back = turn_sphere(g.mT, turn_sphere(g, v[None]))[0]
+    back = rotate_sphere(g.mT, rotate_sphere(g, v[None]))[0]
     assert float((back - v)[:, 4:-4].abs().max()) < 0.04
 
 

@@ -67,11 +67,11 @@ def test_the_flow_itself_is_divided_out():
 
 def test_sector_has_seven_rotations_and_a_scaling():
     x, y = compare_sector.sector_task(200, seed=0)
-    for g in compare_sector.seventh_turns():
+    for g in compare_sector.seventh_rotations():
         moved = compare_sector.sector_value(x @ g.mT)
         assert float((moved - y).abs().median()) < 1e-9
     torch.testing.assert_close(compare_sector.sector_value(x * torch.tensor([3.0, 3.0, 1.0]).double()), y)
-    turns = compare_sector.seventh_turns()
+    turns = compare_sector.seventh_rotations()
     mirror = torch.diag(torch.tensor([1.0, -1.0, 1.0])).double()[None]
     assert compare_sector.sort_elements(torch.cat([torch.eye(3).double()[None], 2 * turns[:2], mirror])) != (2, 1)
     scaled = turns[:2].clone()
