@@ -13,8 +13,8 @@ from typing import IO
 
 import numpy as np
 
+from atlasd.data.file_limits import MOST_BYTES, MOST_CELLS, MOST_LINE, check_count
 from atlasd.data.files import Variable
-from atlasd.data.limits import MOST_BYTES, MOST_CELLS, MOST_LINE, check_count
 from atlasd.errors import DataError
 
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from atlasd.data.cleaning import unmasked
-from atlasd.data.limits import check_count, check_size, reading
+from atlasd.data.file_limits import check_count, check_size, reading
 from atlasd.data.probe import check_opens
 from atlasd.errors import DataError, InputError
 from atlasd.runtime.text import did_you_mean
