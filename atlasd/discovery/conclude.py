@@ -201,15 +201,23 @@ def closed(basis: Tensor) -> Tensor | None:
 def conclude_cosets(
     judge: Judge,
     algebra: LieAlgebra,
+    most: float,
+    *,
     search: CosetSearch | Proposed,
     relevant: Tensor | None,
-    *,
     seed: int,
     progress: Progress,
 ) -> Conclusion:
-    """Candidates for components, judged like generators, then closed to a group whose products are judged, too."""
+    """Candidates for components, judged like generators, then closed to a group whose products are judged, too.
+
+    Arguments:
+        most: The largest strength of those that are looked for.
+    """
     identity = torch.eye(judge.problem.size, dtype=torch.float64)[None]
     candidates = search.find(judge.problem, algebra, relevant=relevant, seed=seed, progress=progress).matrices[1:]
+    if most < 1:
+        # All rotations are candidates where a map is nearly round: a verdict on each would take minutes.
+        candidates = candidates[judge.lowest(candidates) <= most]
     findings = judge.elements(candidates, algebra.basis)
     order = sorted(range(len(findings)), key=lambda i: _rank(findings[i]))
     passed = [i for i in order if findings[i].passed]
@@ -227,22 +235,24 @@ def conclude_cosets(
 
 
 def exact_first(
-    judge: Judge, generators: Conclusion, discrete: Callable[[LieAlgebra], Conclusion]
+    judge: Judge, generators: Conclusion, discrete: Callable[[LieAlgebra, float], Conclusion]
 ) -> tuple[Conclusion, Conclusion]:
     """Generators with their cosets, or exact elements alone where every generator is clearly only approximate.
 
-    A polygon with many corners is nearly round: its rotations pass the tolerance, but a few of them are exact.
+    A polygon with many corners is nearly round: its rotations pass the tolerance, but a few of them are exact. What a
+    map of fields gets wrong may have the symmetry of the grid, and makes its elements look better.
     """
     kept = generators.kept
     least = min((f.direction.lower for f in kept), default=0.0)
-    if least > APART * judge.floor:
-        alone = discrete(LieAlgebra(generators.matrices[:0]))
+    if least > APART * judge.floor and not (judge.problem.is_field and least <= judge.hidden):
+        alone = discrete(LieAlgebra(generators.matrices[:0]), least / APART)
         worst = max((f.direction.upper for f in alone.kept), default=math.inf)
         if APART * worst < least:
             others = [*generators.dropped, *(approximate(f) for f in kept)]
             return Conclusion(generators.matrices[:0], [], others, generators.notes), alone
     # An error of a generator takes away what its algebra has in common with others: equal stretches become unequal.
-    return generators, discrete(LieAlgebra(generators.matrices if generators.named is None else generators.named))
+    named = LieAlgebra(generators.matrices if generators.named is None else generators.named)
+    return generators, discrete(named, 1.0)
 
 
 def describe_extent(a: Tensor, extent: float) -> str:

@@ -17,6 +17,9 @@ from atlasd.prediction.plants import Planted
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
+_DRAWS = 1999
+_BLOCKS = 400
+
 
 @storable()
 @dataclass(frozen=True, eq=False)
@@ -161,6 +164,43 @@ class Measurement:
         bottom = self.scale.sum(0)
         ratio = torch.where(bottom > 0, self.excess.sum(0) / bottom.clamp_min(1e-300), math.nan)
         return ratio.clamp_min(0.0).sqrt()
+
+
+def interval(
+    e: Tensor, d: Tensor, level: float, generator: torch.Generator, *, known: bool
+) -> tuple[float, float, float, bool]:
+    """Ratio of means with both ends of its interval, and whether the scale is determined at all.
+
+    A studentised bootstrap over whole samples: right for skewed losses with heavy tails.
+
+    Arguments:
+        e: Excess of every sample, `(B,)`.
+        d: Its scale, `(B,)`.
+        level: Probability that the truth lies beyond one of the ends.
+        known: Whether the map is known everywhere, so that the scale needs no test.
+    """
+    keep = (e != 0) | (d != 0)
+    e, d = e[keep], d[keep]
+    if not len(e):
+        return math.nan, -math.inf, math.inf, False
+    blocks = min(len(e), _BLOCKS)
+    e, d = (torch.stack([part.mean() for part in z.tensor_split(blocks)]) for z in (e, d))
+    mean = float(d.mean())
+    error = float(d.std()) / len(d) ** 0.5 if len(d) > 1 else math.inf
+    if not known and not mean > TWO_SIDED * error:
+        return math.nan, -math.inf, math.inf, False
+    ratio = float(e.mean()) / mean
+    spread = (e - ratio * d).std() / len(e) ** 0.5 / mean
+    if float(spread) <= 1e-12 * max(abs(ratio), 1e-12):
+        return ratio, ratio, ratio, True
+    pick = torch.randint(len(e), (_DRAWS, len(e)), generator=generator)
+    de, dd = e[pick], d[pick]
+    bottom = dd.mean(1).clamp_min(0.1 * mean)
+    again = de.mean(1) / bottom
+    own = (de - again[:, None] * dd).std(1) / len(e) ** 0.5 / bottom
+    t = (again - ratio) / own.clamp_min(0.05 * float(spread))
+    low, high = (float(t.quantile(q)) for q in (level, 1 - level))
+    return ratio, ratio - high * float(spread), ratio - low * float(spread), True
 
 
 _FIELDS = 48

@@ -70,7 +70,7 @@ class SpectralSearch:
         residual, null = (m[0] for m in asked.slopes())
         relevant = relevant_components(asked.few(1024), null)  # (n, m)
         if getattr(problem.action, "rho_out", None) is not None:
-            relevant = torch.eye(n, dtype=torch.float64)  # what moves with the targets is felt there
+            relevant = moved_with_targets(problem)
         inside = _inside(problem, relevant)
         values, directions, blind = solve(inside @ residual @ inside.mT, inside @ null @ inside.mT)
         basis = (directions @ inside).reshape(-1, n, n)
@@ -124,6 +124,16 @@ def data_span(problem: Problem) -> Tensor:
     values, vectors = torch.linalg.eigh(x.mT @ x / len(x))
     inside = vectors[:, values > _RANK * values[-1]]
     return inside @ inside.mT
+
+
+def moved_with_targets(problem: Problem) -> Tensor:
+    """Components that a map feels whose targets transform as well, `(n, m)`: all in which data lie."""
+    n, span = problem.samples.size, data_span(problem)
+    values, vectors = torch.linalg.eigh(span)
+    if bool((values > 0.5).all()):
+        return torch.eye(problem.size, dtype=torch.float64)
+    inside = vectors[:, values > 0.5]
+    return torch.block_diag(inside, torch.eye(problem.size - n, dtype=inside.dtype))
 
 
 def at_finite_size(problem: Problem, basis: Tensor, inside: Tensor) -> Tensor:

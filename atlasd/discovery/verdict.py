@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from atlasd.discovery.coverage import VectorCoverage
-from atlasd.discovery.decide import Finding, Measurement, Sensitivity, decide, root
+from atlasd.discovery.decide import Finding, Measurement, Sensitivity, decide, interval, root
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Losses, Residual, known_inputs, scaled
 from atlasd.discovery.result import Direction
-from atlasd.limits import CLEAR, EXACT, FEWEST, LEVEL, MOST, TWO_SIDED
+from atlasd.limits import APART, CLEAR, EXACT, FEWEST, LEVEL, MOST
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
@@ -27,8 +27,6 @@ _GROWTH = 1e4
 """Factor by which an element may stretch a vector: beyond, rounding decides what a function says."""
 _JUDGED = 3
 """Sizes that are judged: the largest that count."""
-_DRAWS = 1999
-_BLOCKS = 400
 _ROUNDING = 1e-4
 """Strength of unrelated transformations below which nothing depends on a direction."""
 _VECTORS, _FIELDS = 1024, 128
@@ -36,10 +34,8 @@ _FEW = 48
 """Fields for a quick look, and for how much a symmetry of other charts is broken on a chart that was left out."""
 _LADDER = (0.15, 0.35, 0.7, 1.2)
 _RANDOM = 6
-_TURNS = 60
-"""Members of a one-parameter group that are looked at for those that data cover."""
-_MEMBERS = 8
-"""Members of a coset that are judged in place of one, at most."""
+_TURNS, _MEMBERS = 60, 8
+"""Members of a one-parameter group that are looked at for those that data cover, and the most that are judged."""
 
 
 class Judge:
@@ -75,6 +71,12 @@ class Judge:
     def floor(self) -> float:
         """Strength below which everything is exact: a tenth of the tolerance, or rounding for functions of vectors."""
         return 1e-3 if self.problem.known and not self.problem.is_field else EXACT * self.tolerance
+
+    @property
+    def hidden(self) -> float:
+        """The largest strength of errors of the map, as `Measurement.hidden`."""
+        losses = self.residual.losses(torch.eye(self.problem.size, dtype=torch.float64)[None])
+        return 2 * root(float((losses.plain @ self.weights).sum() / (losses.scale @ self.weights).sum()))
 
     def generators(self, basis: Tensor) -> list[Finding]:
         """Judges generators `(k, n, n)`, each at those finite sizes that data cover and that can tell."""
@@ -117,6 +119,12 @@ class Judge:
         pairs = torch.stack([elements.double(), torch.linalg.inv(elements.double())], dim=1)
         return self._trials(pairs, (1.0,) * len(elements))
 
+    def lowest(self, elements: Tensor) -> Tensor:
+        """A quick look at elements `(m, n, n)`: the least strengths that they may have, `(m,)`."""
+        quick = self._with(residual=self.residual.few(_FEW if self.problem.is_field else 256))
+        trials = quick._of_elements(elements) if len(elements) else []
+        return torch.tensor([root(t.ratio(self.weights) - t.error(self.weights)) for t in trials], dtype=torch.float64)
+
     def strengths(self, basis: Tensor, samples: int = 256) -> tuple[Tensor, Tensor]:
         """A quick look at generators `(k, n, n)`: the largest strength over sizes that count, and its error, `(k,)`."""
         quick = self._with(residual=self.residual.few(_FEW if self.problem.is_field else samples))
@@ -132,6 +140,9 @@ class Judge:
         angles = torch.arange(_TURNS, dtype=torch.float64) * (2 * math.pi / _TURNS)
         steps = torch.matrix_exp(angles[:, None, None, None] * scaled(basis.double())).flatten(0, 1)
         every = element.double() @ steps
+        if self.problem.is_field and self.problem.shifts:  # a chart knows nothing of what is far away
+            near = every[:, :-1, -1].norm(dim=1) <= _FIELD_SIZES[0][0]
+            every = torch.cat([element.double()[None], every[near]])
         held = self.weights > 0
         rows = self.residual.few(16 if self.problem.is_field else 128).losses(every).covered[..., held].flatten(1)
         left = torch.ones_like(rows[0])
@@ -156,11 +167,22 @@ class Judge:
         for group in other._at_sizes(basis):
             counting = other._counting(group)
             if counting:
+                excess = torch.stack([t.excess.sum(0) for t in counting])
+                scale = torch.stack([t.scale.sum(0) for t in counting])
+                most = scale * torch.tensor([self._most(t) ** 2 for t in counting])[:, None]
+                if every:
+                    # As for the verdict, all sizes must hold; on a chart, those at which data cover enough samples.
+                    enough = torch.stack([(t.covered > 0).sum(0) >= FEWEST for t in counting])
+                    best &= enough.any(0) & ((excess <= most) | ~enough).all(0)
+                    continue
                 # Sizes count by how well data cover them: a chart has few samples.
-                excess = torch.stack([trial.excess.sum(0) for trial in counting]).sum(0)
-                most = torch.stack([self._most(trial) ** 2 * trial.scale.sum(0) for trial in counting]).sum(0)
+                excess, scale, most = excess.sum(0), scale.sum(0), most.sum(0)
                 holds = (most > 0) & (excess <= most)
-                best = best & holds if every else max(best, holds, key=lambda held: int(held.sum()))
+                # Charts on either side of the tolerance are no outliers: those are of another class.
+                square = excess / scale.clamp_min(1e-300)
+                near, far = (square[part].median() for part in (holds, ~holds))
+                holds &= ~(far <= APART**2 * near.clamp_min(self.floor**2))
+                best = max(best, holds, key=lambda held: int(held.sum()))
         if len(self.problem.fold) < 2 * _FIELDS:
             # The samples are too few to choose with some and judge with others: those that chose do not judge.
             self.residual = Residual(self.problem, self.problem.pick(count), self.residual.coverage)
@@ -281,7 +303,9 @@ class Judge:
         worst: tuple[float, Measurement] | None = None
         lowest, limit, least = -math.inf, -math.inf, 0.0
         for trial in counting:
-            ratio, low, high, skilled = self._interval(trial, level)
+            rows = (trial.excess @ self.weights, trial.scale @ self.weights)
+            draws = stream(self.seed, "verdict", "bootstrap")
+            ratio, low, high, skilled = interval(*rows, level, draws, known=self.problem.known)
             if not skilled:
                 reason = "the predictor is no better than one that pairs inputs with labels of other samples"
                 direction = Direction(nan, nan, nan, nan, trial.coverage, "cannot tell", reason, self.tolerance)
@@ -351,36 +375,6 @@ class Judge:
         excess, scale = losses.excess.sum((0, 1)), losses.scale.sum((0, 1))
         there = torch.where(scale > 0, excess / scale.clamp_min(1e-300), math.nan).clamp_min(0.0).sqrt()
         return torch.where(self.weights > 0, charts, there)
-
-    def _interval(self, trial: Measurement, level: float) -> tuple[float, float, float, bool]:
-        """Ratio of means with both ends of its interval, and whether the scale is determined at all.
-
-        A studentised bootstrap over whole samples: right for skewed losses with heavy tails.
-        """
-        e, d = trial.excess @ self.weights, trial.scale @ self.weights
-        keep = (e != 0) | (d != 0)
-        e, d = e[keep], d[keep]
-        if not len(e):
-            return math.nan, -math.inf, math.inf, False
-        blocks = min(len(e), _BLOCKS)
-        e, d = (torch.stack([part.mean() for part in z.tensor_split(blocks)]) for z in (e, d))
-        mean = float(d.mean())
-        error = float(d.std()) / len(d) ** 0.5 if len(d) > 1 else math.inf
-        if not self.problem.known and not mean > TWO_SIDED * error:
-            return math.nan, -math.inf, math.inf, False
-        ratio = float(e.mean()) / mean
-        spread = (e - ratio * d).std() / len(e) ** 0.5 / mean
-        if float(spread) <= 1e-12 * max(abs(ratio), 1e-12):
-            return ratio, ratio, ratio, True
-        generator = stream(self.seed, "verdict", "bootstrap")
-        pick = torch.randint(len(e), (_DRAWS, len(e)), generator=generator)
-        de, dd = e[pick], d[pick]
-        bottom = dd.mean(1).clamp_min(0.1 * mean)
-        again = de.mean(1) / bottom
-        own = (de - again[:, None] * dd).std(1) / len(e) ** 0.5 / bottom
-        t = (again - ratio) / own.clamp_min(0.05 * float(spread))
-        low, high = (float(t.quantile(q)) for q in (level, 1 - level))
-        return ratio, ratio - high * float(spread), ratio - low * float(spread), True
 
 
 def _pairs(basis: Tensor, sizes: Sequence[float], problem: Problem) -> Tensor:

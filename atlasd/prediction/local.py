@@ -21,6 +21,9 @@ from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
+_ROWS = 2048
+"""Pixels whose features are formed together: they fit into the cache."""
+
 
 @storable()
 @dataclass(frozen=True, eq=False)
@@ -63,8 +66,8 @@ class Dictionary:
         return torch.cat([z[..., i] * z[..., j] * z[..., k], square * square, square * square * line], dim=-1)
 
     def bends(self, z: Tensor) -> Tensor:
-        """Absolute values of mixtures of components `(*, Z)`."""
-        return (z @ self.mixtures.to(z.dtype) + self.offsets.to(z.dtype)).abs()
+        """Absolute values of mixtures of components `(M, Z)`."""
+        return torch.addmm(self.offsets.to(z.dtype), z, self.mixtures.to(z.dtype)).abs_()
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
@@ -124,6 +127,7 @@ class LocalMap:
     ) -> None:
         self.dictionary, self.stencil, self.bias = dictionary, stencil, bias
         self.form, self.cubes, self.kinks, self.shape = form, cubes, kinks, tuple(shape)
+        self._cubic, self._bent = bool(cubes.any()), bool(kinks.any())
 
     @property
     def need(self) -> tuple[int, ...]:
@@ -136,18 +140,20 @@ class LocalMap:
         return LocalMap(self.dictionary, self.stencil, self.bias, self.form, self.cubes, self.kinks, shape)
 
     def __call__(self, x: Tensor) -> Tensor:
-        kind, outputs = x.dtype, self.stencil.shape[1]
         x = centre_crop(x, self.need)
         y = convolve(x, self.stencil, self.bias)
         z = self._components(x)  # (K, B Q, Z)
-        # One product for all outputs, then one sum over components for each.
-        second = (z @ self.form.movedim(1, 2).flatten(2).to(kind)).unflatten(-1, (outputs, -1)) * z.unsqueeze(-2)
-        rest = second.sum(-1)
-        if bool(self.cubes.any()):
-            rest = rest + self.dictionary.powers(z) @ self.cubes.to(kind)
-        if bool(self.kinks.any()):
-            rest = rest + self.dictionary.bends(z) @ self.kinks.to(kind)
+        weights = [w.to(z.dtype) for w in (self.form.movedim(1, 2).flatten(2), self.cubes, self.kinks)]
+        charts = zip(z, *weights, strict=True)
+        rest = torch.stack([torch.cat([self._curved(part, *w) for part in of.split(_ROWS)]) for of, *w in charts])
         return y + rest.unflatten(1, (len(x), *self.shape)).movedim((0, -1), (1, 2))
+
+    def _curved(self, z: Tensor, form: Tensor, cubes: Tensor, kinks: Tensor) -> Tensor:
+        """What is not linear, of components `(M, Z)`, `(M, O)`; forms of all outputs side by side, `(Z, O Z)`."""
+        # One product for all outputs, then one sum over components for each.
+        out = ((z @ form).unflatten(-1, (-1, z.shape[-1])) * z.unsqueeze(-2)).sum(-1)
+        out = out + self.dictionary.powers(z) @ cubes if self._cubic else out
+        return out + self.dictionary.bends(z) @ kinks if self._bent else out
 
     def _components(self, x: Tensor) -> Tensor:
         """Components of every neighbourhood, `(K, B Q, Z)`."""
