@@ -17,9 +17,9 @@ from torch.nn import functional
 import atlasd as ad
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
 from atlasd.studies.rivals.compare_shaw import affine_field, affine_task, cubic_field, cubic_task, fields_at
+from atlasd.studies.rivals.field_library import homogeneous_to_fields
 from atlasd.studies.rivals.measures import angle_of_fields
 from atlasd.studies.rivals.tasks import rippled
-from atlasd.studies.rivals.vector_fields import homogeneous_to_fields
 from atlasd.studies.zoo.vector_systems import kepler_states
 
 

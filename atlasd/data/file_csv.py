@@ -13,8 +13,8 @@ from typing import IO
 
 import numpy as np
 
+from atlasd.data.file_limits import MOST_BYTES, MOST_CELLS, MOST_LINE, check_count
 from atlasd.data.files import Variable
-from atlasd.data.limits import MOST_BYTES, MOST_CELLS, MOST_LINE, check_count
 from atlasd.errors import DataError
 
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
@@ -75,7 +75,7 @@ def _lines(path: Path, handle: IO[str]) -> Iterator[str]:
 def _table(
     path: Path, rows: Iterator[list[str]], width: int, start: int, commas: bool
 ) -> tuple[np.ndarray, dict[int, str]]:
-    """All numbers, with shape `(rows, width)`, and the first text of each column that holds any, with its line."""
+    """All numbers, with shape `(rows, width)`, and what each column that cannot be used holds."""
     values = array("d")
     texts: dict[int, str] = {}
     blank = 0
@@ -98,9 +98,11 @@ def _table(
             for k, text in enumerate(row):
                 value = _number(text.replace(",", ".", 1) if commas else text)
                 if value is None:
-                    texts[k] = f"such as {text[:40]!r} on line {number}"
+                    texts[k] = f"text, such as {text[:40]!r} on line {number}"
                 values.append(float("nan") if value is None else value)
-    return np.frombuffer(values, dtype=np.float64).reshape(-1, width) if values else np.zeros((0, width)), texts
+    table = np.frombuffer(values, dtype=np.float64).reshape(-1, width) if values else np.zeros((0, width))
+    empty = np.flatnonzero(np.isnan(table).all(0)) if len(table) else ()
+    return table, {int(k): "no numbers" for k in empty} | texts
 
 
 def _number(text: str) -> float | None:

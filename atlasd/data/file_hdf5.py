@@ -11,8 +11,8 @@ import h5py
 import numpy as np
 
 from atlasd.data.cleaning import missing_marks
+from atlasd.data.file_limits import MOST_LEVELS, check_chunk, check_claim, check_count
 from atlasd.data.files import Variable
-from atlasd.data.limits import MOST_LEVELS, check_chunk, check_claim, check_count
 from atlasd.errors import DataError
 
 

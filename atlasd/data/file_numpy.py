@@ -14,8 +14,8 @@ from typing import IO, Literal
 import numpy as np
 from numpy.lib import format as npy
 
+from atlasd.data.file_limits import check_count, check_size
 from atlasd.data.files import Variable
-from atlasd.data.limits import check_count, check_size
 from atlasd.errors import DataError
 
 _BLOCK = 8 << 20

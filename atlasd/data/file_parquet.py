@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as parquet
 
+from atlasd.data.file_limits import check_claim, check_count
 from atlasd.data.files import Variable
-from atlasd.data.limits import check_claim, check_count
 
 _ROWS = 1 << 18
 

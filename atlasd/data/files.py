@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from atlasd.data.cleaning import unmasked
-from atlasd.data.limits import check_count, check_size, reading
+from atlasd.data.file_limits import check_count, check_size, reading
 from atlasd.data.probe import check_opens
 from atlasd.errors import DataError, InputError
 from atlasd.runtime.text import did_you_mean
@@ -38,7 +38,7 @@ class Variable:
         reader: Reads the entries whose index along an axis lies in a slice.
         dims: Names of its axes, where the format has them.
         ascending: For each axis whether its coordinate grows with the index; true where unknown.
-        example: A text that it holds in place of numbers, and where.
+        example: What it holds in place of numbers, and where.
         bounded: Whether memory is limited while it is read; not for arrays that the user has opened.
     """
 
@@ -64,7 +64,7 @@ class Variable:
         if self.example:
             comma = re.search(r"\d,\d", self.example) is not None
             help = "write decimal points" if comma else "correct or remove it"
-            return f"{self.name!r} holds text, {self.example}; {help}"
+            return f"{self.name!r} holds {self.example}; {help}"
         return f"{self.name!r} holds {_UNUSABLE.get(self.dtype.kind, str(self.dtype))}"
 
     def read(self, rows: slice, axis: int = 0) -> np.ndarray:

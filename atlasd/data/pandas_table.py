@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atlasd.data.file_hdf5 import check_dataset
-from atlasd.data.limits import reading, said
+from atlasd.data.file_limits import reading, said
 from atlasd.data.probe import check_opens
 from atlasd.errors import DataError
 

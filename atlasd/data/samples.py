@@ -44,6 +44,12 @@ def chart_blocks(charts: int, size: int = BLOCK) -> list[range]:
     return [range(a, b) for a, b in pairwise(edges)]
 
 
+_REMEDIES = {
+    "O": "; .astype(float) makes numbers of objects that stand for numbers",
+    "U": "; np.unique(y, return_inverse=True)[1] gives numbers to classes",
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Inputs and targets, with the atlas through which they are seen.
@@ -277,7 +283,7 @@ def _tensor(value: Any, name: str) -> Tensor | Stored:
             return reference
         array = np.asarray(value)
         if array.dtype.kind not in "fiubc":
-            raise TypeError(f"dtype {array.dtype}")
+            raise TypeError(f"dtype {array.dtype}{_REMEDIES.get(array.dtype.kind, '')}")
         # Of what torch does not know, long doubles, the first 53 bits are kept.
         kind = np.dtype("f8") if array.dtype.kind == "f" and array.itemsize > 8 else array.dtype.newbyteorder("=")
         array = np.ascontiguousarray(array, dtype=kind)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from atlasd.data.limits import MOST_LEVELS, check_chunk, check_claim, check_count
+from atlasd.data.file_limits import MOST_LEVELS, check_chunk, check_claim, check_count
 from atlasd.errors import DataError
 from atlasd.runtime.content import read_json
 

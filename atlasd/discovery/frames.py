@@ -199,7 +199,7 @@ def make_frames(problem: Problem, group: Group, weights: Tensor, *, testable: bo
 
 
 class _Scene:
-    """What is filmed; data are read where it is filmed.
+    """The samples that frames show; data are read in the process that makes the frames.
 
     Arguments:
         chart: The chart that is shown.

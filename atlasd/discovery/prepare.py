@@ -26,7 +26,7 @@ from atlasd.geometry.atlas import Atlas
 from atlasd.geometry.stacked import intertwiners
 from atlasd.prediction.crossfit import CrossFit, cross_fit
 from atlasd.prediction.oracle import oracle_predictor
-from atlasd.prediction.plants import PlacedPlant, draw_plants
+from atlasd.prediction.plants import FieldPlant, PlacedPlant, draw_plants
 from atlasd.prediction.predictor import FittedPredictor, PredictorSpec
 from atlasd.prediction.stencil import StencilPredictor
 from atlasd.prediction.trivial import Commuting, LinearPart, PointwisePart, Without, fit_pointwise
@@ -161,7 +161,7 @@ def prepare(
         generator = stream(seed, "plants")
         plants = draw_plants(samples, _PLANTS, generator)
         if shifted:
-            plants = [PlacedPlant.draw(h, samples, generator) if getattr(h, "linear", True) else h for h in plants]
+            plants = [PlacedPlant.draw(h, samples) if isinstance(h, FieldPlant) and h.linear else h for h in plants]
             predictor = _placed(predictor)
         fits = cross_fit(predictor, samples, plants, seed=seed, progress=progress)
         fitted, fold = fits.members[0], fits.fold

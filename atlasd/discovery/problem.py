@@ -17,8 +17,8 @@ from atlasd.data.units import Units
 from atlasd.geometry.actions import Action, GridAction, VectorAction
 from atlasd.geometry.resample import pixel_grid
 from atlasd.prediction.crossfit import CrossFit
-from atlasd.prediction.fit import narrowed, needed
-from atlasd.prediction.predictor import PredictorSpec, compared, has_parts, part_of, selected
+from atlasd.prediction.fit import narrowed, needed, selected
+from atlasd.prediction.predictor import PredictorSpec, compared, has_parts, part_of
 from atlasd.prediction.trivial import LinearPart, PointwisePart, centre_crop
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress

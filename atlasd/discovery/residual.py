@@ -19,7 +19,8 @@ from atlasd.discovery.part_vectors import VectorPart
 from atlasd.discovery.problem import Function, Part, Problem, looked_at
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
-from atlasd.prediction.predictor import part_of, selected
+from atlasd.prediction.fit import selected
+from atlasd.prediction.predictor import part_of
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.executor import About, current_workers
 from atlasd.runtime.packing import Shared, ask

@@ -34,10 +34,8 @@ _FEW = 48
 """Fields for a quick look, and for how much a symmetry of other charts is broken on a chart that was left out."""
 _LADDER = (0.15, 0.35, 0.7, 1.2)
 _RANDOM = 6
-_TURNS = 60
-"""Members of a one-parameter group that are looked at for those that data cover."""
-_MEMBERS = 8
-"""Members of a coset that are judged in place of one, at most."""
+_TURNS, _MEMBERS = 60, 8
+"""Members of a one-parameter group that are looked at for those that data cover, and the most that are judged."""
 
 
 class Judge:
@@ -144,6 +142,9 @@ class Judge:
         angles = torch.arange(_TURNS, dtype=torch.float64) * (2 * math.pi / _TURNS)
         steps = torch.matrix_exp(angles[:, None, None, None] * scaled(basis.double())).flatten(0, 1)
         every = element.double() @ steps
+        if self.problem.is_field and self.problem.shifts:  # a chart knows nothing of what is far away
+            near = every[:, :-1, -1].norm(dim=1) <= _FIELD_SIZES[0][0]
+            every = torch.cat([element.double()[None], every[near]])
         held = self.weights > 0
         rows = self.residual.few(16 if self.problem.is_field else 128).losses(every).covered[..., held].flatten(1)
         left = torch.ones_like(rows[0])
@@ -168,17 +169,22 @@ class Judge:
         for group in other._at_sizes(basis):
             counting = other._counting(group)
             if counting:
+                excess = torch.stack([t.excess.sum(0) for t in counting])
+                scale = torch.stack([t.scale.sum(0) for t in counting])
+                most = scale * torch.tensor([self._most(t) ** 2 for t in counting])[:, None]
+                if every:
+                    # As for the verdict, all sizes must hold; on a chart, those at which data cover enough samples.
+                    enough = torch.stack([(t.covered > 0).sum(0) >= FEWEST for t in counting])
+                    best &= enough.any(0) & ((excess <= most) | ~enough).all(0)
+                    continue
                 # Sizes count by how well data cover them: a chart has few samples.
-                excess = torch.stack([trial.excess.sum(0) for trial in counting]).sum(0)
-                scale = torch.stack([trial.scale.sum(0) for trial in counting]).sum(0)
-                most = torch.stack([self._most(trial) ** 2 * trial.scale.sum(0) for trial in counting]).sum(0)
+                excess, scale, most = excess.sum(0), scale.sum(0), most.sum(0)
                 holds = (most > 0) & (excess <= most)
-                if not every:
-                    # Charts on either side of the tolerance are no outliers: those are of another class.
-                    square = excess / scale.clamp_min(1e-300)
-                    near, far = (square[part].median() for part in (holds, ~holds))
-                    holds &= ~(far <= APART**2 * near.clamp_min(self.floor**2))
-                best = best & holds if every else max(best, holds, key=lambda held: int(held.sum()))
+                # Charts on either side of the tolerance are no outliers: those are of another class.
+                square = excess / scale.clamp_min(1e-300)
+                near, far = (square[part].median() for part in (holds, ~holds))
+                holds &= ~(far <= APART**2 * near.clamp_min(self.floor**2))
+                best = max(best, holds, key=lambda held: int(held.sum()))
         if len(self.problem.fold) < 2 * _FIELDS:
             # The samples are too few to choose with some and judge with others: those that chose do not judge.
             self.residual = Residual(self.problem, self.problem.pick(count), self.residual.coverage)

@@ -68,8 +68,8 @@ def _slopes(fraction: Tensor, order: int) -> Tensor:
     return torch.cat([none, lower], -1) - torch.cat([lower, none], -1)
 
 
-def _extension(size: int, order: int, edge: Edge) -> Tensor:
-    """Matrix `(size + order, size)` that continues coefficients beyond both ends, as far as splines overlap."""
+def _prefilter(size: int, order: int, edge: Edge) -> Tensor:
+    """Matrix `(size + order, size)` from values along an axis to coefficients, as far as splines overlap the axis."""
     rows = list(torch.eye(size, dtype=torch.float64))
     degree = min(3, size - 1)
     for j in range(1, (order + 1) // 2 + 1):
@@ -80,26 +80,10 @@ def _extension(size: int, order: int, edge: Edge) -> Tensor:
             first = torch.stack([s * rows[k] for k, s in enumerate(signs)]).sum(0)
             last = torch.stack([s * rows[-1 - k] for k, s in enumerate(signs)]).sum(0)
         rows = [first, *rows, last]
-    return torch.stack(rows[1:])  # one less is needed on the left
-
-
-def _prefilter(size: int, order: int, edge: Edge) -> Tensor:
-    """Matrix `(size + order, size)` from the values along an axis to coefficients, continued beyond both ends."""
-    extension = _extension(size, order, edge)
+    extension = torch.stack(rows[1:])  # one less is needed on the left
     weights = spline_weights(torch.zeros((), dtype=torch.float64), order)
     values = torch.stack([w * extension[t : t + size] for t, w in enumerate(weights.tolist())]).sum(0)
     return torch.linalg.solve(values, extension, left=False)
-
-
-def _continued(field: Tensor, dimensions: int, order: int, edge: Edge) -> Tensor:
-    """Coefficients of fields `(*L, *S)`, continued beyond the edges, with the grid first: `(*S + order, *L)`."""
-    lead, shape = field.shape[:-dimensions], field.shape[-dimensions:]
-    out = _grid_first(field, dimensions)
-    done = 1
-    for size in shape:
-        out = _prefilter(size, order, edge).to(field).contiguous() @ out.reshape(done, size, -1)
-        done *= size + order
-    return out.reshape(*(size + order for size in shape), *lead)
 
 
 def _grid_first(field: Tensor, dimensions: int) -> Tensor:
@@ -177,7 +161,12 @@ class FieldSpline:
     @cached_property
     def _table(self) -> Tensor:
         """Continued coefficients with the grid first, `(prod(S + order), *L, C)`."""
-        return _continued(self.values, self.dimensions, self.order, self.edge).flatten(0, self.dimensions - 1)
+        out, done = _grid_first(self.values, self.dimensions), 1
+        for size in self.shape:
+            matrix = _prefilter(size, self.order, self.edge).to(out).contiguous()
+            out = matrix @ out.reshape(done, size, -1)
+            done *= size + self.order
+        return out.reshape(done, *self.values.shape[: -self.dimensions])
 
     def at(self, points: Tensor) -> Tensor:
         """Values at points, differentiable in the points and in the fields.

@@ -25,6 +25,11 @@ from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
 
 
+def selected(function: Callable[..., Any], charts: Sequence[int]) -> Callable[..., Any]:
+    """The function of single charts, where it has one map for each."""
+    return function.select(charts)  # type: ignore[attr-defined]
+
+
 def narrowed(function: Callable[[Tensor], Tensor], width: int) -> Callable[[Tensor], Tensor]:
     """The function for the middle of its outputs, `width` pixels, where it can leave out the rest."""
     narrow = getattr(function, "narrowed", None)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -36,34 +36,33 @@ def with_places(x: Tensor, length: float) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class PlacedPlant:
-    """A function of fields times a wave over the chart: no law that is the same everywhere.
+    """Functions of fields times waves over the chart: no law that is the same everywhere.
+
+    One for each phase of a wave along each axis: a single wave does not change where it is highest, nor across its
+    direction, and whether that is noticed would be an accident of the draw.
 
     Arguments:
-        plant: Fields `(B, K, C, *in)` to fields `(B, K, O, *shape)`.
-        wave: Wave vector, `(d,)`.
-        phase: Its phase.
+        plants: Fields `(B, K, C, *in)` to fields `(B, K, O, *shape)`.
         length: Unit of places in pixels.
     """
 
-    plant: Callable[[Tensor], Tensor]
-    wave: Tensor
-    phase: float
+    plants: Sequence[Callable[[Tensor], Tensor]]
     length: float
 
     linear = True
 
     @classmethod
-    def draw(cls, plant: Callable[[Tensor], Tensor], samples: Samples, generator: torch.Generator) -> PlacedPlant:
-        """A wave about as long as the chart is wide, in a random direction."""
-        wave = torch.randn(samples.size, generator=generator, dtype=torch.float64) / samples.size**0.5
-        phase = 2 * torch.pi * float(torch.rand(1, generator=generator))
-        return cls(plant, wave, phase, place_length(samples))
+    def draw(cls, plant: FieldPlant, samples: Samples) -> PlacedPlant:
+        """Waves half as long again as the chart is wide, with a stencil in as many positions."""
+        turned = [plant.weights.rot90(k, (-2, -1)) for k in range(2 * samples.size)]
+        return cls([replace(plant, weights=w) for w in turned], place_length(samples))
 
     def __call__(self, x: Tensor) -> Tensor:
-        y = self.plant(x)
-        shape = tuple(y.shape[3:])
-        wave = torch.cos(pixel_grid(shape, dtype=torch.float64) @ self.wave / self.length + self.phase)
-        return y * wave.reshape(shape).to(y.dtype)
+        parts = [plant(x) for plant in self.plants]
+        shape = tuple(parts[0].shape[3:])
+        phase = pixel_grid(shape, dtype=torch.float64).mT / self.length
+        waves = torch.cat([phase.cos(), phase.sin()]).unflatten(-1, shape).to(x.dtype)
+        return torch.stack([y * wave for y, wave in zip(parts, waves, strict=True)]).sum(0)
 
 
 _WAVES = 6

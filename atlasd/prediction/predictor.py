@@ -82,11 +82,6 @@ def part_of(function: Callable[..., T], charts: range) -> Callable[..., T]:
     return function.part(charts)  # type: ignore[attr-defined]
 
 
-def selected(function: Callable[..., T], charts: Sequence[int]) -> Callable[..., T]:
-    """The function of single charts, where it has one map for each."""
-    return function.select(charts)  # type: ignore[attr-defined, no-any-return]
-
-
 def has_parts(function: object) -> bool:
     """Whether a function can be asked for some of its charts alone."""
     inner = function.function if isinstance(function, Probabilities) else function

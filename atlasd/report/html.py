@@ -72,7 +72,7 @@ def write_page(
     around = {"title": title, "style": STYLE, "script": _SCRIPT, "script_hash": f"sha256-{digest}"}
     for most in (9, 4, 2, 0):
         for number, (shown, section) in enumerate(zip(articles, sections, strict=True)):
-            shown["film"] = slider_html(section.discovery, f"film{number}", most)
+            shown["slider"] = slider_html(section.discovery, f"slider{number}", most)
         page = render("page.html", articles=articles, **around)
         if len(page.encode()) <= most_bytes:
             break

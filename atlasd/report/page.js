@@ -1,7 +1,7 @@
 "use strict";
-for (const film of document.querySelectorAll(".film")) {
-  const tracks = [...film.querySelectorAll(".track")];
-  const choices = [...film.querySelectorAll("input[type=radio]")];
+for (const section of document.querySelectorAll(".slider")) {
+  const tracks = [...section.querySelectorAll(".track")];
+  const choices = [...section.querySelectorAll("input[type=radio]")];
   const choose = (k) => tracks.forEach((track, i) => { track.hidden = i !== k; });
   choices.forEach((choice, k) => choice.addEventListener("change", () => choose(k)));
   choose(Math.max(0, choices.findIndex((choice) => choice.checked)));

@@ -92,7 +92,7 @@ def slider_html(discovery: Discovery, key: str, most: int) -> str:
     names = [_track_name(track, discovery, axes) for track in tracks]
     shown = [_track(track, names[k], f"{key}-{k}", tolerance, axes) for k, track in enumerate(tracks)]
     chart = frames.chart if len(discovery.charts) > 1 else None
-    return part("slider.html", "film", key, names, shown, chart, bool(tracks[0].pictures))
+    return part("slider.html", "slider", key, names, shown, chart, bool(tracks[0].pictures))
 
 
 def _track_name(track: Track, discovery: Discovery, axes: list[str]) -> str:

@@ -254,6 +254,14 @@ def test_decimal_commas_between_semicolons(tmp_path):
     assert np.allclose(data.x.numpy(), V, atol=1e-5) and np.allclose(data.y.numpy(), M, atol=1e-5)
 
 
+def test_a_column_without_numbers_is_left_out(tmp_path):
+    lines = ["a,b,c,gap,mass", *(",".join(map(str, (*row, "", m))) for row, m in zip(V, M, strict=True))]
+    (tmp_path / "d.csv").write_text("\n".join(lines) + "\n")
+    file = open_data(tmp_path / "d.csv")
+    assert file.variables["gap"].unusable == "'gap' holds no numbers; correct or remove it"
+    assert np.allclose(read_own(choose([file]), Cleaning(task="values")).x.numpy(), V, atol=1e-6)
+
+
 @pytest.mark.parametrize("head", ["# of the 7th run\n# in metres\n", "# of the 7th run\n# "])
 def test_remarks_before_the_numbers(tmp_path, head):
     (tmp_path / "d.csv").write_text(head + write_csv(tmp_path).read_text())

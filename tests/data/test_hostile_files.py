@@ -197,7 +197,7 @@ def test_a_large_member_is_read_in_part(tmp_path):
 def test_a_packed_member_beyond_the_limit(tmp_path, monkeypatch):
     write_member(tmp_path / "d.npz", (1 << 16, 16), zipfile.ZIP_DEFLATED)  # 8 MB each
     assert open_data(tmp_path / "d.npz").variables["x"].read(slice(3, None, 30_000)).shape == (3, 16)
-    monkeypatch.setattr("atlasd.data.limits.MOST_BYTES", 4 << 20)
+    monkeypatch.setattr("atlasd.data.file_limits.MOST_BYTES", 4 << 20)
     with pytest.raises(DataError, match="at most 4 MB in memory, got 8 MB; save it uncompressed"):
         open_data(tmp_path / "d.npz").variables["x"].read(slice(3, None, 30_000))
 
@@ -215,7 +215,7 @@ def test_headers_that_lie(tmp_path, shape):
 def test_a_constant_of_many_rows(tmp_path, monkeypatch):
     pyarrow.parquet.write_table(pyarrow.table({"a": np.zeros(1 << 22), "b": np.zeros(1 << 22)}), tmp_path / "d.parquet")
     assert open_data(tmp_path / "d.parquet").variables["a"].read(slice(5, None, 1 << 20)).shape == (4,)
-    monkeypatch.setattr("atlasd.data.limits._PACKED", 10)
+    monkeypatch.setattr("atlasd.data.file_limits._PACKED", 10)
     with pytest.raises(DataError, match="that its shape claims"):
         open_data(tmp_path / "d.parquet")
 
@@ -362,7 +362,7 @@ def hdf5_of(path, size):
 
 @pytest.mark.parametrize("write, name", [(zarr_of, "d.zarr"), (hdf5_of, "d.h5")])
 def test_a_chunk_that_unpacks_to_far_more_than_itself(tmp_path, monkeypatch, write, name):
-    monkeypatch.setattr("atlasd.data.limits.MARGIN", 100.0)
+    monkeypatch.setattr("atlasd.data.file_limits.MARGIN", 100.0)
     write(tmp_path / name, 400_000_000)
     gc.collect()
     reset_peak()

@@ -141,7 +141,7 @@ def test_several_discoveries_on_one_page(discovery, tmp_path):
     path = write_page(tmp_path / "r.html", [Section(discovery, title="one"), Section(discovery, title="two")])
     reader = _read(path)
     assert [tag for tag, _ in reader.tags].count("article") == 2
-    identities = [a["id"] for _, a in reader.tags if "id" in a and a["id"].startswith("film")]
+    identities = [a["id"] for _, a in reader.tags if "id" in a and a["id"].startswith("slider")]
     assert len(set(identities)) == len(identities) > 2
 
 

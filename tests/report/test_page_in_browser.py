@@ -67,16 +67,16 @@ def test_keyboard(browser, page):
     assert browser.run(f"{_SLIDER}.value") == "3" and browser.run(_WORDS) == "t = 0.00: the identity"
     outline = browser.run(f"getComputedStyle({_SLIDER}).outlineStyle")
     assert outline == "solid"  # the focus can be seen
-    browser.run("document.querySelector('.film input[type=radio]').focus()")
+    browser.run("document.querySelector('.slider input[type=radio]').focus()")
     browser.page.keyboard.press("ArrowDown")
-    assert browser.run("document.querySelectorAll('.film input[type=radio]')[1].checked")
+    assert browser.run("document.querySelectorAll('.slider input[type=radio]')[1].checked")
     named = browser.run("document.querySelector('.track:not([hidden])').getAttribute('aria-label')")
     assert named.startswith("the 2 cosets")
 
 
 def test_points_of_vectors_move(browser, page):
     browser.open(page)
-    browser.run("document.querySelectorAll('.film input[type=radio]')[1].click()")
+    browser.run("document.querySelectorAll('.slider input[type=radio]')[1].click()")
     code = "[...document.querySelectorAll('.track:not([hidden]) circle')].map(c => c.getAttribute('cx')).join()"
     before = browser.run(code)
     _set(browser, 0)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atlasd.data.limits import reading
+from atlasd.data.file_limits import reading
 from atlasd.data.probe import check_opens
 from atlasd.errors import DataError, InputError
 from atlasd.studies.climate.synthetic import CLASSES, VARIABLES

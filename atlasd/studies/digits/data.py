@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from atlasd.data.fetch import data_directory, fetch, find_data
-from atlasd.data.limits import reading
+from atlasd.data.file_limits import reading
 from atlasd.errors import DataError, InputError
 from atlasd.geometry.resample import pixel_grid, resample
 

@@ -29,7 +29,7 @@ from atlasd.studies.heat.run import span_angle
 from atlasd.studies.paper_figures import paper_figures
 from atlasd.studies.record import Extras
 from atlasd.studies.rivals.liegan import LieGAN
-from atlasd.studies.rivals.sphere import find_on_sphere
+from atlasd.studies.rivals.liegan_sphere import find_on_sphere
 from atlasd.studies.searches import PixelClassConfig, gradient_search, mirror_search
 
 

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from atlasd.data.file_limits import reading
 from atlasd.data.file_numpy import read_variables
-from atlasd.data.limits import reading
 from atlasd.data.pandas_table import TableReader
 from atlasd.errors import DataError, InputError
 

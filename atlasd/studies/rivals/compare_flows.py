@@ -17,10 +17,10 @@ from atlasd.studies.config import option
 from atlasd.studies.rivals.asking import Plan, Side, rival_methods
 from atlasd.studies.rivals.compare import OURS, Answer, Contest
 from atlasd.studies.rivals.compare_shaw import fields_at
+from atlasd.studies.rivals.field_library import Polynomial, VectorFields, homogeneous_to_fields
 from atlasd.studies.rivals.measures import field_angle
 from atlasd.studies.rivals.null_space import Rule
 from atlasd.studies.rivals.tasks import LINEAR, TaskConfig, by_rule, linear_plan
-from atlasd.studies.rivals.vector_fields import Polynomial, VectorFields, homogeneous_to_fields
 
 DELTA = 0.05
 """Defect of a claimed generator above which the claim is false."""

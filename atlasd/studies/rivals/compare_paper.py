@@ -33,9 +33,9 @@ from atlasd.studies.jets.data import load_jets
 from atlasd.studies.rivals.asking import Plan, Side, published_on_charts, rival_methods
 from atlasd.studies.rivals.compare import OURS, Answer, CompareConfig, Contest
 from atlasd.studies.rivals.liegan import LieGAN
+from atlasd.studies.rivals.liegan_sphere import find_on_sphere
 from atlasd.studies.rivals.liegg import LieGG
 from atlasd.studies.rivals.measures import metric_likeness, span_angle_to
-from atlasd.studies.rivals.sphere import find_on_sphere
 from atlasd.studies.zoo.field_systems import apply, derivative
 
 _DIRECTIONS = {1: (1.0, 0.2), 2: (0.3, 1.0), 3: (-0.4, 1.0)}

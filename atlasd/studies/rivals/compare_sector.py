@@ -14,11 +14,11 @@ from atlasd.runtime.progress import Silent
 from atlasd.studies.config import option
 from atlasd.studies.rivals.asking import Plan, Side, rival_methods
 from atlasd.studies.rivals.compare import OURS, Answer, Contest
+from atlasd.studies.rivals.field_library import VectorFields
 from atlasd.studies.rivals.liegan import LieGAN
 from atlasd.studies.rivals.measures import field_angle
 from atlasd.studies.rivals.null_space import Rule
 from atlasd.studies.rivals.tasks import LINEAR, TaskConfig, by_rule, elementary, linear_plan, normal, rippled
-from atlasd.studies.rivals.vector_fields import VectorFields
 
 _ORDER = 7
 _NEAR = 0.1

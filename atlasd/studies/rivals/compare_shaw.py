@@ -18,9 +18,9 @@ from atlasd.runtime.progress import Silent
 from atlasd.studies.config import option
 from atlasd.studies.rivals.asking import Plan, Side, rival_methods
 from atlasd.studies.rivals.compare import OURS, Answer, Contest, Method
+from atlasd.studies.rivals.field_library import VectorFields, homogeneous_to_fields
 from atlasd.studies.rivals.measures import field_angle
 from atlasd.studies.rivals.tasks import LINEAR, TaskConfig, by_rule, converted, linear_plan, normal, rippled
-from atlasd.studies.rivals.vector_fields import VectorFields, homogeneous_to_fields
 
 
 @dataclass(frozen=True, kw_only=True)

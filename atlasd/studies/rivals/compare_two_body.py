@@ -30,10 +30,10 @@ from atlasd.studies.rivals.asking import Plan, rival_methods
 from atlasd.studies.rivals.asking import Side as Steps
 from atlasd.studies.rivals.augmentation import perceptron
 from atlasd.studies.rivals.compare import OURS, Answer, Contest, Method
+from atlasd.studies.rivals.field_library import VectorFields
 from atlasd.studies.rivals.measures import field_angle
 from atlasd.studies.rivals.null_space import Rule
 from atlasd.studies.rivals.tasks import LINEAR, TaskConfig, by_rule, elementary, linear_plan
-from atlasd.studies.rivals.vector_fields import VectorFields
 
 _STEP = 0.5
 _LENGTH = 5

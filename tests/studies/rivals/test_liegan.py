@@ -15,7 +15,7 @@ from atlasd.geometry.actions import GridAction, VectorAction
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.rivals.liegan import FieldDiscriminator, LieGAN, VectorDiscriminator
-from atlasd.studies.rivals.sphere import find_on_sphere, rotate_sphere
+from atlasd.studies.rivals.liegan_sphere import find_on_sphere, rotate_sphere
 
 QUICK = LieGAN(steps=200, batch=128, width=32, generator_rate=1e-2, discriminator_rate=5e-3)
 

@@ -7,9 +7,9 @@ from atlasd.errors import InputError
 from atlasd.geometry.monomials import Monomials
 from atlasd.studies.rivals.compare_flows import SYSTEMS, defects, flow_task, true_generators
 from atlasd.studies.rivals.compare_shaw import affine_field, affine_task, cubic_field, cubic_task, fields_at
+from atlasd.studies.rivals.field_library import Polynomial, VectorFields, homogeneous_to_fields
 from atlasd.studies.rivals.measures import angle_of_fields
 from atlasd.studies.rivals.null_space import FixedThreshold, RankTest, Spectrum, solve_spectrum
-from atlasd.studies.rivals.vector_fields import Polynomial, VectorFields, homogeneous_to_fields
 
 RULES = [FixedThreshold(), RankTest()]
 rules = pytest.mark.parametrize("rule", RULES, ids=["threshold", "rank"])

@@ -12,9 +12,9 @@ from atlasd.studies.rivals.augmentation import AugmentationLearning
 from atlasd.studies.rivals.compare import OURS, Answer, Task, find_contest, perform
 from atlasd.studies.rivals.compare_flows import Flow, flow_task, without_flow
 from atlasd.studies.rivals.compare_two_body import augmented_error, joint_rotation, network_error, two_body_orbits
+from atlasd.studies.rivals.field_library import homogeneous_to_fields
 from atlasd.studies.rivals.measures import angle_of_fields
 from atlasd.studies.rivals.tasks import elementary
-from atlasd.studies.rivals.vector_fields import homogeneous_to_fields
 
 TASKS = {
     "affine": {"samples": 200},
