@@ -224,7 +224,7 @@ def more_with_translations(best: Attempt, search: SpectralSearch) -> list[str]:
     """A note, where affine maps make up a larger group than linear ones.
 
     Asked where outputs are invariant and the map feels every component; a full search and verdict follow only where
-    first order leaves room for more generators than were found.
+    first order leaves room for more generators than were found, and for more than linear maps had.
 
     Arguments:
         best: The question about linear maps, with its answer.
@@ -235,8 +235,8 @@ def more_with_translations(best: Attempt, search: SpectralSearch) -> list[str]:
     posed, stages = _with_translations(problem), current_stages()
     found = search.at_first_order(posed)
     known = len(best.generators.matrices)
-    room = [v for v in found.spectrum if v <= judge.tolerance**2]
-    if len(room) <= known:
+    near, before = (sum(v <= judge.tolerance**2 for v in f.spectrum) for f in (found, best.found))
+    if near <= max(known, before):
         return []
     judge = Judge(posed, judge.tolerance, seed=best.seed, progress=best.shown)
     wider = stages.do("translations", lambda: conclude_generators(judge, search.refined(posed, found)))

@@ -134,8 +134,12 @@ class MomentNetwork(_Units):
             y: Targets `(B, 1, outputs)`, or classes `(B, 1)`.
         """
         f = self.products(x).double().flatten(0, 1)
-        f = f - f.mean(0)
-        values, vectors = torch.linalg.eigh(f.mT @ f / len(f))
+        # Products of heavy-tailed vectors are wild: each sample counts by how large its own are.
+        size = f.square().sum(1)
+        share = 1 / (size + size.median().clamp_min(1e-300))
+        share = share / share.sum()
+        f = f - share @ f
+        values, vectors = torch.linalg.eigh((share * f.mT) @ f)
         white = vectors / values.clamp_min(0.0).sqrt().clamp_min(_FLOOR * float(values[-1]) ** 0.5)
         u = f @ white
         if classes:
@@ -145,9 +149,9 @@ class MomentNetwork(_Units):
             bins = min(_BINS, len(f) // 10)
             parts = [part for column in y.flatten(1).mT for part in column.argsort().tensor_split(bins)]
         parts = [part for part in parts if len(part)]
-        means = torch.stack([u[part].mean(0) * len(part) ** 0.5 for part in parts]) / len(f) ** 0.5
+        means = torch.stack([share[part] @ u[part] / share[part].sum() ** 0.5 for part in parts])
         _, correlation, directions = torch.linalg.svd(means, full_matrices=False)
-        noise = (len(parts) / len(f)) ** 0.5
+        noise = (len(parts) * float(share.square().sum())) ** 0.5
         count = len(self.first) // (2 * len(_LADDER))
         kept = directions[:count][correlation[:count] > 2 * noise]
         known = torch.cat([kept * scale for scale in _LADDER])
