@@ -76,7 +76,9 @@ class Group:
             raise InputError(
                 f"`cosets` must have shape (m, {n}, {n}), got {tuple(given.shape)}; stack one matrix per component."
             )
-        if not bool(torch.isfinite(given).all()) or not bool((torch.linalg.matrix_rank(given) == n).all()):
+        if not bool(torch.isfinite(given).all()) or not bool(
+            (torch.linalg.matrix_rank(_equilibrated(given)) == n).all()
+        ):
             raise InputError("`cosets` must be invertible, got a singular matrix; leave it out.")
         fields = {
             "algebra": algebra,
@@ -252,3 +254,12 @@ class Group:
                 "pass one matrix of the size of the group."
             )
         return g
+
+
+def _equilibrated(matrices: Tensor) -> Tensor:
+    """Rows and columns `(m, n, n)` in units in which the largest entry of each is 1: units decide no rank."""
+    for _ in range(8):
+        for axis in (-1, -2):
+            size = matrices.abs().amax(axis, keepdim=True)
+            matrices = matrices / torch.where(size > 0, size, 1.0).sqrt()
+    return matrices

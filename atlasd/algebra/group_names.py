@@ -308,14 +308,16 @@ def fixed_point(group: Group) -> Tensor | None:
 
 
 def read_group(content: Mapping[str, Any], generators: Tensor, cosets: Tensor) -> Group:
-    r"""Reads the group of a file. An affine group keeps the name stored there: it depends on the units of the data."""
+    r"""Reads the group of a file. It keeps the name stored there, which was found in the units of the data.
+
+    In raw units, a rotation of columns whose spreads differ by a million looks like a shear.
+    """
     from atlasd.algebra.group import Group
 
     group = Group(LieAlgebra(generators), cosets, affine=bool(content.get("affine", False)), noise=_noise(content))
-    if group.affine:
-        found = group.identification
-        known = {**found.invariants, "algebra": str(content["algebra"])}
-        group.__dict__["identification"] = replace(found, name=str(content["name"]), invariants=known)
+    found = group.identification
+    known = {**found.invariants, "algebra": str(content["algebra"])}
+    group.__dict__["identification"] = replace(found, name=str(content["name"]), invariants=known)
     return group
 
 

@@ -42,22 +42,23 @@ def audit(
     import torch
 
     from atlasd.nn.auditing import audit as run
-    from atlasd.nn.exporting import load_model, static_batch
+    from atlasd.nn.exporting import batch_limits, example_input, load_model
     from atlasd.nn.tensor_types import vector
     from atlasd.report.html import write_audit
 
     asked = named_group(group) if group else None
     loaded = load_model(model)
     x, y = _read(data, input, target, samples)
-    batch = static_batch(loaded)
-    if batch is not None:
-        if batch < 4 or batch > len(x):
-            raise DataError(
-                f"`{model}` must take between 4 and {len(x)} samples at a time, got a program for {batch}; "
-                "export it with a dynamic batch, dynamic_shapes=({0: torch.export.Dim('batch')},)."
-            )
-        x, y = x[:batch], None if y is None else y[:batch]
-    given = torch.as_tensor(x).float()
+    least, most = batch_limits(loaded)
+    if least > len(x) or (most is not None and most < 4):
+        raise DataError(
+            f"`{model}` must take between 4 and {len(x)} samples at a time, got a program for "
+            f"{most if most is not None and most < 4 else least}; "
+            "export it with a dynamic batch, dynamic_shapes=({0: torch.export.Dim('batch')},)."
+        )
+    x, y = x[:most], None if y is None else y[:most]
+    like = example_input(loaded)
+    given = torch.as_tensor(x).to(torch.float32 if like is None else like.dtype)
     try:
         loaded(given)
     except Exception as error:

@@ -7,10 +7,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from atlasd.errors import InputError
 from atlasd.geometry.actions import Action, GridAction, Representation, VectorAction
 
 _RANK = 1e-10
 """Second moment, relative to the largest, below which a direction holds no data and keeps its unit."""
+
+_LEAST = 1e-100
+"""Sizes of vectors that can be told from zero when generators are carried back to them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +64,11 @@ class Units:
         largest = torch.where(largest > 0, largest, 1.0)
         rms = largest * (tokens / largest).square().mean(0).sqrt()  # squares of 1e-200 would vanish
         rms = torch.where(rms > 0, rms, 1.0)
+        if not _LEAST < float(rms.min()) <= float(rms.max()) < 1 / _LEAST:
+            raise InputError(
+                f"`x` must have sizes between {_LEAST:g} and {1 / _LEAST:g}, got {float(rms.min()):.1g} to "
+                f"{float(rms.max()):.1g}; give it in other units."
+            )
         z = tokens / rms
         values, vectors = torch.linalg.eigh(z.mT @ z / len(z))
         values = torch.where(values > _RANK * values.max(), values, 1.0)

@@ -37,6 +37,10 @@ def check_content(content: Mapping[str, Any]) -> None:
     for name, value in (*content.items(), *content["verdict"].items(), *content["metrics"].items()):
         if isinstance(value, list) and len(value) > _MOST:
             raise ValueError(f"{name} must have at most {_MOST} entries, got {len(value)}")
+    rows = content["metrics"].get("rows")
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    if len(rows) * len({key for row in rows for key in row}) > 100 * _MOST:
+        raise ValueError(f"rows must make a table of at most {100 * _MOST} cells, got far more")
     for name in ("command", NAME):
         _expect(content.get(name), (str, type(None)), name)
     for name, value in _expect(content.get("files", {}), dict, "files").items():

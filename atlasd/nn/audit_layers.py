@@ -54,6 +54,16 @@ def fix_price(
     for one in (model, fixed):
         with evaluating(one), torch.no_grad():
             made = one(x)
+        fits = isinstance(made, Tensor) and len(made) == len(y)
+        if fits and y.is_floating_point():
+            fits = made.numel() == y.numel()
+        elif fits:
+            fits = made.shape[:1] + made.shape[2:] == y.shape and made.ndim > 1
+        if not fits:
+            shape = tuple(made.shape) if isinstance(made, Tensor) else type(made).__name__
+            raise InputError(
+                f"targets must be like the outputs of the model, {shape}, or classes, got {tuple(y.shape)}; check them."
+            )
         if y.is_floating_point():
             errors.append(float((made.reshape(y.shape) - y).square().mean()))
         else:

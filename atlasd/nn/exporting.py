@@ -195,6 +195,7 @@ def _plain(module: nn.Module, done: dict[int, nn.Module]) -> nn.Module:
     return result
 
 
+_RANGES, _ENDLESS = "ranges", 2**31
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin")
 
 
@@ -221,6 +222,7 @@ def load_model(path: str | Path) -> Callable[[Tensor], Any]:
     try:
         loaded = torch.export.load(program)
         inputs, made = len(loaded.graph_signature.user_inputs), loaded.module()
+        made.meta[_RANGES] = dict(loaded.range_constraints)
     except Exception as error:
         raise DataError(f"`{path}` cannot be read as an exported program: {str(error).splitlines()[0]}.") from error
     if inputs != 1:
@@ -228,27 +230,35 @@ def load_model(path: str | Path) -> Callable[[Tensor], Any]:
     return made
 
 
-def static_batch(model: Callable[[Tensor], Any]) -> int | None:
-    """The batch size that a program was exported for; `None` where it takes any."""
+def batch_limits(model: Callable[[Tensor], Any]) -> tuple[int, int | None]:
+    """The fewest and the most samples that a program takes at a time; no most where it takes any number."""
     if isinstance(model, OnnxModel):
-        return model.batch
-    if not isinstance(model, fx.GraphModule):
-        return None
-    for node in model.graph.nodes:
-        if node.op == "placeholder" and isinstance(node.meta.get("val"), Tensor):
-            first = node.meta["val"].shape[0]
-            return first if isinstance(first, int) else None
-    return None
+        return model.batch or 1, model.batch
+    like = example_input(model)
+    if like is None:
+        return 1, None
+    size = like.shape[0]
+    if isinstance(size, int):
+        return size, size
+    assert isinstance(model, fx.GraphModule)
+    ends = next((r for symbol, r in model.meta.get(_RANGES, {}).items() if str(symbol) == str(size)), None)
+    return (1, None) if ends is None else (int(ends.lower), int(ends.upper) if ends.upper < _ENDLESS else None)
+
+
+def example_input(model: Callable[[Tensor], Any]) -> Tensor | None:
+    """What a program was exported with, without numbers; `None` where that is not known."""
+    nodes = model.graph.nodes if isinstance(model, fx.GraphModule) else ()
+    return next((n.meta["val"] for n in nodes if n.op == "placeholder" and isinstance(n.meta.get("val"), Tensor)), None)
 
 
 def any_batch(model: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
-    """The same for any number of samples: a program for a fixed number is run part by part, the last one filled up."""
-    size = static_batch(model)
-    if size is None:
+    """The same for any number of samples: where that is limited, it is run part by part, the last one filled up."""
+    least, most = batch_limits(model)
+    if most is None:
         return model
 
     def asked(x: Tensor) -> Any:
-        parts = []
+        parts, size = [], max(least, min(most, len(x)))
         for part in x.split(size):
             filled = torch.cat([part, part[-1:].expand(size - len(part), *part.shape[1:])])
             parts.append(map_leaves(lambda y, count=len(part): y[:count], model(filled)))

@@ -109,15 +109,19 @@ def test_an_interrupt_before_the_program_is_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("atlasd: interrupted; ")
 
 
+TIDYING = (
+    "import atexit, signal, sys, time; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "atexit.register(lambda: (print('tidying', flush=True), time.sleep(0.5)))\n"
+    "from atlasd.__main__ import main; sys.argv = ['atlasd', '--version']; sys.exit(main())"
+)
+
+
 # Status -15 before: one of forty runs that were stopped at random moments ended so, after its work.
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_after_the_work_changes_nothing(sign):
-    code = (
-        "import atexit, signal, sys, time; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "atexit.register(lambda: (print('tidying', flush=True), time.sleep(0.5)))\n"
-        "from atlasd.__main__ import main; sys.argv = ['atlasd', '--version']; sys.exit(main())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", TIDYING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline().startswith("atlasd ") and process.stdout.readline() == "tidying\n"
     process.send_signal(sign)
     assert process.communicate(timeout=60)[1] == "" and process.returncode == 0

@@ -15,6 +15,8 @@ from atlasd.discovery.frames import Frames, Picture, Track
 from atlasd.discovery.learned import PredictorSummary
 from atlasd.discovery.result import ChartFinding, Discovery, Verdict
 from atlasd.errors import DataError
+from atlasd.runtime.content import MOST_JSON
+from atlasd.runtime.memory import peak_megabytes, reset_peak, resident_megabytes
 
 TURN = torch.tensor([[[0.0, -1.0], [1.0, 0.0]]], dtype=torch.float64)
 WRONG = [None, 3, -1.5, "x", [], {}, [[1.0]], True, 10**400, {"a": {"b": []}}, ["x", None]]
@@ -101,6 +103,12 @@ def test_results_of_the_first_schema_that_cover_no_files_are_read(run):
 
 
 def test_large_and_strange_files(run, monkeypatch):
+    (run / "result.json").write_text("[" + "[]," * (MOST_JSON >> 5) + "[]]")
+    reset_peak()
+    before = resident_megabytes()
+    with pytest.raises(DataError, match="must have schema"):
+        ad.load(run)
+    assert peak_megabytes() - before < 1000 * 3 / 32  # a file of the largest size would take less than 1 GB
     monkeypatch.setattr("atlasd.runtime.content.MOST_JSON", 100)
     with pytest.raises(DataError, match="at most 100 bytes"):
         ad.load(run)
@@ -119,3 +127,11 @@ def test_lists_without_end(run, capsys):
         assert main(["report", str(run)]) == 2
         shown = capsys.readouterr().err
         assert shown.count("\n") == 1 and "at most 10000 entries, got 20000" in shown
+
+
+def test_rows_that_share_no_column(run, capsys):
+    """A table of 300 x 60,000 cells took half a minute and 2.6 GB."""
+    redigest(run, lambda c: c["metrics"].update(rows=[{f"{i} {k}": 1 for k in range(200)} for i in range(300)]))
+    assert main(["report", str(run)]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1 and "a table of at most 1000000 cells" in shown

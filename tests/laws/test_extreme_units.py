@@ -59,3 +59,17 @@ def test_fields(numbers, of_inputs, of_targets):
 def test_numbers_that_float32_cannot_hold_are_refused():
     with pytest.raises(InputError, match="`x` must be finite"):
         find(points(), round_map(points()), torch.float32, 1e39)
+
+
+@pytest.mark.parametrize("sizes", [(1e-3, 1e3), (1e-4, 1e8)])
+def test_columns_of_other_sizes_in_one_table(sizes, tmp_path):
+    """In raw units such a rotation looks like a shear, and its mirror like a singular matrix."""
+    x = points()
+    found = find(x * torch.tensor(sizes, dtype=torch.float64), round_map(x), torch.float64)
+    assert found.group.name == ad.load(found.save(tmp_path)).group.name == "O(2)"
+
+
+@pytest.mark.parametrize("of_inputs", [1e-300, 1e160])
+def test_sizes_whose_products_vanish_are_refused(of_inputs):
+    with pytest.raises(InputError, match="give it in other units"):
+        find(points(), round_map(points()), torch.float64, of_inputs)

@@ -15,7 +15,7 @@ from atlasd.cli import main
 from atlasd.cli.audit import named_group
 from atlasd.errors import DataError, InputError
 from atlasd.nn import GroupActivation, GroupConv2d, audit, export, vector
-from atlasd.nn.exporting import _is_arithmetic, load_model, safe_copy
+from atlasd.nn.exporting import _is_arithmetic, any_batch, batch_limits, load_model, safe_copy
 from atlasd.runtime.random import stream
 
 C4 = ad.known.cyclic(4)
@@ -180,6 +180,9 @@ def test_fix_shows_its_price(x):
     assert audit(model, x, C4, fix=False).price is None
     with pytest.raises(InputError, match="`fix` must have targets"):
         audit(model, x, C4, fix=True)
+    for other in (x.mean((1, 2, 3)), torch.zeros(12, 3, dtype=torch.long)):
+        with pytest.raises(InputError, match="targets must be like the outputs of the model"):
+            audit(model, x, C4, other, fix=True)
 
 
 def test_wrong_input():
@@ -209,6 +212,23 @@ def test_the_command_reads_exported_programs(x, tmp_path, capsys):
     clean = exported(nn.AvgPool2d(3, 1, 1), x, tmp_path / "clean.pt2")
     assert main(["audit", str(clean), str(tmp_path / "data.npz"), "--group", "C4"]) == 0
     assert "has the symmetry C4" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_programs_for_few_samples_in_double_precision(tmp_path, capsys):
+    class Square(nn.Module):
+        def forward(self, x):
+            return x.square().sum(1)
+
+    x = torch.randn(150, 2, generator=stream(3), dtype=torch.float64)
+    program = torch.export.export(Square(), (x[:5],), dynamic_shapes=({0: torch.export.Dim("b", min=2, max=64)},))
+    torch.export.save(program, tmp_path / "few.pt2")
+    model = load_model(tmp_path / "few.pt2")
+    assert batch_limits(model) == (2, 64) and batch_limits(Square()) == (1, None)
+    torch.testing.assert_close(any_batch(model)(x), x.square().sum(1))
+    np.savez(tmp_path / "data.npz", x=x.numpy())
+    assert main(["audit", str(tmp_path / "few.pt2"), str(tmp_path / "data.npz"), "--group", "SO(2)"]) == 0
+    assert "has the symmetry SO(2)" in capsys.readouterr().out
 
 
 class Shout:
