@@ -106,13 +106,15 @@ class Judge:
         """
         if not len(elements):
             return []
-        trials = self._of_elements(elements)
+        groups = [[trial] for trial in self._of_elements(elements)]
         if basis is not None and len(basis) and self.residual.coverage is not None:
-            for i, trial in enumerate(trials):
-                if trial.coverage < 1 - LEVEL:
-                    joined = Measurement.joined(self._of_elements(self._members(elements[i], basis)))
-                    trials[i] = max(trial, joined, key=lambda t: t.coverage)
-        groups = [[trial] for trial in trials]
+            for element, group in zip(elements, groups, strict=True):
+                if group[0].coverage < 1 - LEVEL:
+                    members, likely = self._members(element, basis)
+                    joined = Measurement.joined(self._of_elements(members))
+                    group[0] = max(group[0], joined, key=lambda t: t.coverage)
+                    # Of members that are all like the data, these may determine the map for one and not for another.
+                    group += self._of_elements(likely) if self.problem.is_field else []
         return self._judge([self._counting(group) for group in groups], groups)
 
     def _of_elements(self, elements: Tensor) -> list[Measurement]:
@@ -135,8 +137,8 @@ class Judge:
         found = torch.tensor(worst, dtype=torch.float64).clamp_min(0.0).sqrt()
         return found[:, 0], found[:, 1]
 
-    def _members(self, element: Tensor, basis: Tensor) -> Tensor:
-        """Members `(J, n, n)` of the coset of an element that together take most samples to where data are."""
+    def _members(self, element: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
+        """Members of the coset of an element that together take most samples to where data are, and the next best."""
         angles = torch.arange(_TURNS, dtype=torch.float64) * (2 * math.pi / _TURNS)
         steps = torch.matrix_exp(angles[:, None, None, None] * scaled(basis.double())).flatten(0, 1)
         every = element.double() @ steps
@@ -150,7 +152,7 @@ class Judge:
         while len(taken) < _MEMBERS and float((gain := rows @ left).max()) >= (0.05 if taken else 0.0) * len(left):
             taken.append(int(gain.argmax()))
             left = left * (1 - rows[taken[-1]])
-        return every[taken]
+        return every[taken], every[rows.sum(1).argsort(descending=True)[1:_JUDGED]]
 
     def holding(self, basis: Tensor, *, every: bool = False) -> Tensor:
         """On which charts the one of some generators `(k, n, n)` that holds on most of them does, `(K,)`.
@@ -301,6 +303,7 @@ class Judge:
             direction = Direction(nan, nan, nan, nan, best.coverage, decision, reason, self.tolerance)  # type: ignore[arg-type]
             return Finding(direction, best.element, torch.full_like(self.weights, nan), untested)
         worst: tuple[float, Measurement] | None = None
+        sized = len({t.size for t in group}) > 1
         lowest, limit, least = -math.inf, -math.inf, 0.0
         for trial in counting:
             rows = (trial.excess @ self.weights, trial.scale @ self.weights)
@@ -315,7 +318,7 @@ class Judge:
             if trial.size == counting[0].size:
                 # A breaking that is clearly there grows with the size, and goes on where no data are: a group holds no
                 # better than what a quarter turn would show of it, or the map over all samples.
-                turn = math.pi / 2 / trial.size if len(group) > 1 else 1.0
+                turn = math.pi / 2 / trial.size if sized else 1.0
                 least = root(low) * max(turn, root(trial.everywhere / ratio) if ratio > 0 else 1.0, 1.0)
             if worst is None or ratio > worst[0]:
                 worst = ratio, trial
@@ -341,7 +344,7 @@ class Judge:
         if isinstance(coverage := self.residual.coverage, VectorCoverage):
             # What neighbouring errors share is not noise but something unlearned, whatever is seen of plants.
             hidden = max(hidden, coverage.shared**0.5 * trial.hidden(self.weights))
-        extent = max(t.size for t in counting) if len(group) > 1 else None
+        extent = max(t.size for t in counting) if sized else None
         upper = root(limit) + hidden + unsure
         cost = min(t.unrelated for t in counting)
         if counting[1:] and upper - unsure <= min(self.tolerance, MOST * cost) < upper:
