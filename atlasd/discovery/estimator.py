@@ -101,7 +101,7 @@ class SymmetryDiscovery:
                 f"X has {x.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
                 "features as input"
             )
-        y = self.discovery_.predictor(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64))).numpy()
+        y = self.discovery_.predictor(torch.from_numpy(np.array(x, dtype=np.float64))).numpy()
         return y[:, 0] if self._flat and y.ndim == 2 else y
 
     def score(self, X: Any, y: Any) -> float:

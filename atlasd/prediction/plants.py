@@ -21,17 +21,23 @@ def place_length(samples: Samples) -> float:
     return max((min(s - 1 for s in samples.x.shape[2:]) / 2 if radii is None else radii[0]) / 2, 0.5)
 
 
-def with_places(x: Tensor, length: float) -> Tensor:
-    """Fields `(B, K, C, *S)` beside themselves times each coordinate of the place, `(B, K, (1 + d) C, *S)`.
+def place_kinds(dimensions: int) -> int:
+    """How many monomials of the place there are up to the second degree."""
+    return (dimensions + 1) * (dimensions + 2) // 2
 
-    A stencil of these is one whose weights are linear in the place.
+
+def with_places(x: Tensor, length: float) -> Tensor:
+    """Fields `(B, K, C, *S)` times each monomial of the place up to the second degree, `(B, K, place_kinds C, *S)`.
+
+    A stencil of these is one whose weights are quadratic in the place.
 
     Arguments:
         length: Unit of the coordinates, which are measured from the centre.
     """
     shape = tuple(x.shape[3:])
     places = pixel_grid(shape, dtype=x.dtype).mT.unflatten(-1, shape) / length  # (d, *S)
-    return torch.cat([x, *(x * place for place in places)], dim=2)
+    i, j = torch.triu_indices(len(shape), len(shape))
+    return torch.cat([x, *(x * place for place in (*places, *(places[i] * places[j])))], dim=2)
 
 
 @dataclass(frozen=True, eq=False)

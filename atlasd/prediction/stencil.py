@@ -15,7 +15,7 @@ from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 from atlasd.geometry.resample import convolve, frame_of
 from atlasd.limits import MOST, TOLERANCE
-from atlasd.prediction.plants import place_length, with_places
+from atlasd.prediction.plants import place_kinds, place_length, with_places
 from atlasd.prediction.predictor import ClosedForm, FittedPredictor, Folds
 from atlasd.prediction.trivial import centre_crop
 from atlasd.runtime.codec import storable
@@ -44,7 +44,7 @@ class StencilPredictor(ClosedForm):
         slack: Skill on held-out data that a smaller and smoother stencil may cost: smooth ones say more about inputs
             that are not like the data, and half of the square of the tolerance is nothing that a verdict notices.
         batch: Samples read together; as many as fit well into memory by default.
-        placed: Whether weights may change over a chart, linearly in the place.
+        placed: Whether weights may change over a chart, with the place and its square.
     """
 
     width: int = 21
@@ -104,7 +104,7 @@ class StencilPredictor(ClosedForm):
                 )
             least, most = min(most, room), min(most, max(room, 3 * radii[0] // 7))
         halves = sorted({least, (least + most) // 2, most})
-        channels, small = samples.x.shape[1] * (1 + samples.size if self.placed else 1), count >= 200
+        channels, small = samples.x.shape[1] * (place_kinds(samples.size) if self.placed else 1), count >= 200
         enough: list[int] = []
         for half in halves:
             features = channels * int(disc(half, samples.size).sum())
@@ -163,7 +163,7 @@ def disc(half: int, dimensions: int, within: int | None = None) -> Tensor:
 class _Stencil:
     """Grouped convolution: one stencil per chart, inputs `(B, K, C, *in)` to `(B, K, C', *shape)`.
 
-    With `places`, the unit of length of places, weights are linear in the place.
+    With `places`, the unit of length of places, weights are quadratic in the place.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, shape: tuple[int, ...], places: float | None = None) -> None:
@@ -187,7 +187,7 @@ class _Stencil:
 
     def responses(self, fields: Tensor) -> Tensor:
         """Answers without the constant to fields `(N, *S)`, each as any channel, `(N, K, C', C, *shape)`."""
-        kinds = 1 if self.places is None else 1 + len(self.shape)
+        kinds = 1 if self.places is None else place_kinds(len(self.shape))
         weight = self.weight.unflatten(2, (kinds, -1)).transpose(2, 3)  # (K, C', C, kinds, *width)
         y = convolve(self._seen(fields[:, None, None]), weight.flatten(0, 2)[None])
         return y[:, 0].unflatten(1, weight.shape[:3])

@@ -143,9 +143,10 @@ def claimed(found: FlowDiscovery) -> Tensor:
     """What our answer claims: generators whose breaking is certainly below the defect that makes a claim false.
 
     A breaking is that of an element of finite size, and grows with it; a defect is that of a generator of unit size.
+    Up to there only: what a generator of a rotation lacks is rotated along, and partly cancels over a quarter turn.
     """
     basis = found.algebra.basis
-    bounds = [d.upper / (d.extent or 1.0) for d, _ in zip(found.verdict.directions, basis, strict=True)]
+    bounds = [d.upper / min(d.extent or 1.0, 1.0) for d, _ in zip(found.verdict.directions, basis, strict=True)]
     return basis[[bound <= DELTA for bound in bounds]]
 
 
