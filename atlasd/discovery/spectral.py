@@ -105,7 +105,7 @@ def relevant_components(residual: Residual, null: Tensor) -> Tensor:
     n, size = residual.problem.samples.size, residual.problem.size
     slopes = torch.einsum("ijkj->ik", null.reshape([size] * 4)[:n, :, :n])
     # Where data lie in a subspace, what a predictor says across it is an accident of its fit.
-    span = data_span(residual.problem)
+    span = data_span(residual.problem, centred=not residual.problem.known)
     slopes = span @ slopes @ span
     _, frame = torch.linalg.eigh((slopes + slopes.mT) / 2)
     spans = [frame[:, :k] @ frame[:, :k].mT for k in range(1, n)]
@@ -118,9 +118,10 @@ def relevant_components(residual: Residual, null: Tensor) -> Tensor:
     )
 
 
-def data_span(problem: Problem) -> Tensor:
-    """The projection of standard vectors onto the least subspace that holds the data, `(n, n)`."""
+def data_span(problem: Problem, centred: bool = False) -> Tensor:
+    """The projection of standard vectors onto the least subspace that holds the data, or their spread, `(n, n)`."""
     x = problem.inputs(problem.pick(_SPAN)).reshape(-1, problem.samples.size).double()
+    x = x - x.mean(0) if centred else x
     values, vectors = torch.linalg.eigh(x.mT @ x / len(x))
     inside = vectors[:, values > _RANK * values[-1]]
     return inside @ inside.mT

@@ -32,6 +32,17 @@ def test_a_flow_of_two_opposite_points(points):
     assert found.group.dimension == 1 and found.verdict.directions[0].upper < 0.05
 
 
+def test_a_constant_column_is_left_out(points):
+    x = torch.cat([points, torch.full_like(points[:, :1], 7.0)], dim=1)
+    found = ad.discover(x, points.norm(dim=1), cosets=False, progress=False)
+    turn = found.algebra.basis
+    assert (
+        len(turn) == 1 and float(turn[:, 2].abs().max()) < 0.02 and float((turn[0] + turn[0].mT)[:2, :2].norm()) < 0.1
+    )
+    wavy = points.norm(dim=1) + torch.sin(2 * points[:, 0] + points[:, 1]) + points[:, 0]
+    assert ad.discover(x, wavy, cosets=False, progress=False).group.dimension == 0
+
+
 def test_nothing_where_nothing_is(points):
     wavy = points.square().sum(1) + torch.sin(2 * points[:, 0] + points[:, 1]) + points[:, 0]
     assert ad.discover(twice(points), wavy, cosets=False, progress=False).group.dimension == 0
