@@ -80,7 +80,7 @@ def model_group(
     outputs: TensorType | None,
     seed: int,
 ) -> Discovery:
-    """The group of the first output, which is `first` for `x`. Numbers that belong to a whole field are taken as a field that is even."""
+    """The group of the first output, `first` for `x`; numbers for a whole field are taken as a field that is even."""
 
     asked = any_batch(model)
 
