@@ -1,6 +1,7 @@
 """The residual and the verdict: the scale, its interval, sensitivity and decisions, against exact answers."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -141,7 +142,7 @@ def test_a_clear_breaking_at_a_small_size_or_off_the_data_is_no_symmetry(size, e
         pair, 0.01 * scale, scale, 0 * scale, both, coverage=1.0, unrelated=1.0, samples=300, size=size,
         everywhere=everywhere,
     )  # fmt: skip
-    finding = judge._one([trial], [trial, trial], 0.05)
+    finding = judge._one([trial], [trial, replace(trial, size=2 * size)], 0.05)
     assert finding.direction.decision == decision
 
 
