@@ -139,7 +139,7 @@ def _quotient(basis: Tensor, flow: Tensor, rows: Tensor) -> Tensor | None:
         flow: The flow as a combination of them, `(k,)`.
         rows: What each does to the states, `(k, M)`.
     """
-    inside = LieAlgebra(basis).derived().basis
+    inside = LieAlgebra(basis).derived_series()[:2][-1].basis  # all of it, where brackets give all of it back
     made = torch.linalg.lstsq(basis.flatten(1).mT, inside.flatten(1).mT).solution
     brackets, along = rows.mT @ made, flow @ rows
     beyond = along - brackets @ torch.linalg.lstsq(brackets, along[:, None]).solution[:, 0]
