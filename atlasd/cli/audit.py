@@ -59,11 +59,6 @@ def audit(
     x, y = x[:most], None if y is None else y[:most]
     like = example_input(loaded)
     given = torch.as_tensor(x).to(torch.float32 if like is None else like.dtype)
-    try:
-        loaded(given)
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise DataError(f"`{model}` must take inputs of shape {tuple(given.shape)}, got: {reason}") from error
     labels = None if y is None else torch.as_tensor(y)
     found = run(loaded, given, asked, labels, outputs=vector() if vectors else None, fix=fix, seed=seed)
     page = write_audit(found, out or model.with_suffix(".audit.html"), f"Audit of {model.name}")
@@ -81,8 +76,12 @@ def named_group(name: str) -> Group:
 
     compact = name.replace(" ", "")
     one = re.fullmatch(r"(SO|O|SL|GL\+|Sp|C|D)\(?(\d+)\)?", compact)
-    if compact in ("SO(1,3)", "SO+(1,3)", "O(1,3)"):
-        return known.lorentz(4 if compact == "O(1,3)" else 1)
+    if indefinite := re.fullmatch(r"(SO\+?|O)\((\d+),(\d+)\)", compact):
+        signature = int(indefinite[2]), int(indefinite[3])
+        if indefinite[1] != "O":
+            return Group(known.so(*signature))
+        if signature == (1, 3):
+            return known.lorentz(4)
     if one:
         kind, n = one[1], int(one[2])
         makers: dict[str, Any] = {

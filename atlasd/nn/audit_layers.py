@@ -73,9 +73,14 @@ def fix_price(
 
 
 def model_group(
-    model: Callable[[Tensor], Any], x: Tensor, action: Action | None, outputs: TensorType | None, seed: int
+    model: Callable[[Tensor], Any],
+    x: Tensor,
+    first: Tensor,
+    action: Action | None,
+    outputs: TensorType | None,
+    seed: int,
 ) -> Discovery:
-    """The group of the first output. Numbers that belong to a whole field are taken as a field that is even."""
+    """The group of the first output, `first` for `x`; numbers for a whole field are taken as a field that is even."""
 
     asked = any_batch(model)
 
@@ -86,21 +91,16 @@ def model_group(
         return made.reshape(len(z), -1, 1, 1).expand(-1, -1, *z.shape[2:]) if z.ndim == 4 and made.ndim < 4 else made
 
     rho_out: Any = "auto"
-    if action is None and x.ndim == 4:
-        with evaluating(model), torch.no_grad():
-            y = model(x)
-        rho_out = "trivial" if next(iter(leaves(y).values())).ndim < 4 else rho_out
+    if action is None and x.ndim == 4 and first.ndim < 4:
+        rho_out = "trivial"
     if action is None and outputs is not None:
         rho_out = outputs.matrix
     return discover(x, function=function, action=action, rho_out=rho_out, seed=seed, progress=False)
 
 
-def found_action(found: Discovery, model: Callable[[Tensor], Any], x: Tensor) -> Action | None:
+def found_action(found: Discovery, x: Tensor, first: Tensor) -> Action | None:
     """How inputs and outputs transform, where the discovery found that they are components of vectors."""
-    with evaluating(model), torch.no_grad():
-        y = model(x)
-    made = next(iter(leaves(y).values()))
-    count = 1 if made.ndim == 1 else made.shape[1 if made.ndim == 4 else -1]
+    count = 1 if first.ndim == 1 else first.shape[1 if first.ndim == 4 else -1]
     said = str(found.config.get("targets", ""))
     rho_in, rho_out = as_said(said, found.group.size, x.shape[1] if x.ndim == 4 else 0, count)
     if x.ndim == 4:
@@ -152,17 +152,17 @@ def audit_layers(
     before, after = trace(model, x), trace(model, action.on_input(g, x))
     if len(before) != len(after):
         return ()
-    spatial = isinstance(action, GridAction)
+    grid = tuple(x.shape[2:]) if isinstance(action, GridAction) else ()
     rows: list[LayerFinding] = []
     found = False
     for one, other in zip(before, after, strict=True):
         pairs = list(zip(one.given, other.given, strict=True))
-        given = max((_misfit(a, b, g, spatial) for a, b in pairs), default=0.0)
-        made = _misfit(one.made, other.made, g, spatial)
+        given = max((_misfit(a, b, g, grid) for a, b in pairs), default=0.0)
+        made = _misfit(one.made, other.made, g, grid)
         culprit = not found and (_off(made, tolerance) or _off(given, tolerance))
         if one.parts and not culprit:
             continue
-        cause = _cause(one, other, g, spatial, tolerance, given) if culprit else ""
+        cause = _cause(one, other, g, grid, tolerance, given) if culprit else ""
         found = found or culprit
         if culprit and one.pointwise and rows and cause != _HALF and not _off(given, tolerance):
             # A pointwise nonlinearity shows what the layer before did to the channels.
@@ -176,17 +176,23 @@ def _off(misfit: float, tolerance: float) -> bool:
     return misfit > tolerance and not math.isnan(misfit)
 
 
-def _misfit(a: Tensor, b: Tensor, g: Tensor, spatial: bool, border: int = 0) -> float:
-    """What no map of the channels explains in b = h(g x) by g h(x), over the spread; NaN where it cannot be said."""
+def _misfit(a: Tensor, b: Tensor, g: Tensor, grid: tuple[int, ...], border: int = 0) -> float:
+    """What no map of the channels explains in b = h(g x) by g h(x), over the spread; NaN where it cannot be said.
+
+    Arguments:
+        grid: The spatial shape of the inputs; empty for vectors.
+    """
     if a.shape != b.shape or a.ndim < 2 or not a.is_floating_point():
         return math.nan
+    spatial = bool(grid)
+    if spatial and a.ndim == 3:  # which axis holds the places is not known: that which explains more
+        pairs = zip(_on_places(a, grid), _on_places(b, grid), strict=True)
+        return min((_misfit(u, v, g, grid, border) for u, v in pairs), default=math.nan)
     a, b = a.double(), b.double()
     if not bool((a + 0 * b.sum()).isfinite().all()):
         return math.inf
     if spatial and a.ndim > 4:
         a, b = a.flatten(1, -3), b.flatten(1, -3)
-    if spatial and a.ndim == 3:  # which axis holds the places is not known
-        return math.nan
     if spatial and a.ndim == 4:
         if min(a.shape[2:]) > 1:
             a = GridAction(fill="zeros").on_input(g, a)
@@ -210,21 +216,34 @@ def _misfit(a: Tensor, b: Tensor, g: Tensor, spatial: bool, border: int = 0) -> 
     return float((left / spread).sqrt())
 
 
+def _on_places(t: Tensor, grid: tuple[int, ...]) -> list[Tensor]:
+    """Tokens `(B, T, C)` or `(B, C, T)` as fields, where T is a grid as the inputs are, beside a class token or not."""
+    fields = []
+    for z in (t.mT, t):
+        for extra in (0, 1):
+            rows = math.isqrt((z.shape[2] - extra) * grid[0] // grid[1])
+            columns = rows * grid[1] // grid[0]
+            if rows > 1 and rows * columns == z.shape[2] - extra and rows * grid[1] == columns * grid[0]:
+                fields.append(z[..., extra:].unflatten(2, (rows, columns)))
+    return fields
+
+
 def _procrustes(u: Tensor, v: Tensor) -> Tensor:
     """Mean square of v - u R for the best orthogonal R."""
     p, _, q = torch.linalg.svd(u.mT @ v)
     return (v - u @ (p @ q)).square().mean()
 
 
-def _cause(one: Step, other: Step, g: Tensor, spatial: bool, tolerance: float, given: float) -> str:
+def _cause(one: Step, other: Step, g: Tensor, grid: tuple[int, ...], tolerance: float, given: float) -> str:
     if one.parts:
         return "what it does beside its layers"
     if any(t.dtype in (torch.float16, torch.bfloat16) for t in (*one.given, one.made)):
         return _HALF
-    if spatial and any(_has_places(t) for t in (*one.given, one.made)):
+    if grid and any(_has_places(t) for t in (*one.given, one.made)):
         return "position channels: some channels vary with the place and not with the sample"
     if _off(given, tolerance):
-        return "what is done to its inputs between the layers, such as padding, slicing or adding positions"
+        such = "padding, slicing or adding positions" if grid else "products of components, sorting or adding positions"
+        return f"what is done to its inputs between the layers, such as {such}"
     if one.batchwise:
         return "batch norm without running averages: a sample depends on its batch"
     if len(set(one.sides)) > 1:
@@ -232,9 +251,9 @@ def _cause(one: Step, other: Step, g: Tensor, spatial: bool, tolerance: float, g
     stride = _uneven_stride(one)
     if stride:
         return stride
-    if spatial and one.made.ndim == 4 and min(one.made.shape[2:]) > 6:
+    if grid and one.made.ndim == 4 and min(one.made.shape[2:]) > 6:
         border = max(1, min(one.made.shape[2:]) // 4)
-        if not _off(_misfit(one.made, other.made, g, spatial, border), tolerance):
+        if not _off(_misfit(one.made, other.made, g, grid, border), tolerance):
             return "padding: only the border is off"
     return "its weights do not obey the constraint" if one.weighted else ""
 

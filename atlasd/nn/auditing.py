@@ -204,13 +204,14 @@ def audit(
         )
     if not bool(x.isfinite().all()):
         raise InputError("`x` must be finite, got NaN or infinite numbers; leave these samples out.")
+    y, first = _asked(model, x)
     notes = _notes(model, x)
     found = None
     if group is None:
-        found = model_group(model, x, action, outputs, seed)
+        found = model_group(model, x, first, action, outputs, seed)
         group = found.group
         tolerance = float(found.config["tolerance"]) if tolerance is None else tolerance
-        action = found_action(found, model, x) if action is None and outputs is None else action
+        action = found_action(found, x, first) if action is None and outputs is None else action
         if not group.dimension and group.components == 1:
             notes.append("no symmetry was found in the model; give `group` to measure how strongly one is broken")
     group = as_group(group)
@@ -218,7 +219,6 @@ def audit(
     elements = _elements(group, x)
     names: list[str] = []
     with evaluating(model), torch.no_grad():
-        y = model(x)
         rounding = _ROUNDED * max((torch.finfo(part.dtype).eps for part in leaves(y).values()), default=0.0)
         every = torch.stack([g for _, g in elements]) if elements else group.cosets
         ask = partial(both_sides, model, x, y, elements=every, action=action, outputs=outputs, radius=radius)
@@ -230,7 +230,6 @@ def audit(
     if off:
         exact = [i for i in off if findings[i].tolerance == min(findings[j].tolerance for j in off)]
         worst = max(exact, key=lambda i: findings[i].worst)
-        first = next(iter(leaves(y).values()))
         acting = default_action(group.size, x, first, outputs) if action is None else action
         limit = findings[worst].tolerance
         layers = audit_layers(model, x, elements[worst][1], acting, limit)
@@ -243,6 +242,23 @@ def audit(
         except InputError as error:
             notes.append(f"what the data have cannot be discovered: {error}")
     return Audit(group, tuple(findings), tuple(names), layers, found, beside, tuple(notes), price, fixed)
+
+
+def _asked(model: Callable[[Tensor], Any], x: Tensor) -> tuple[Any, Tensor]:
+    """What the model makes of the inputs, and the first tensor of that."""
+    try:
+        with evaluating(model), torch.no_grad():
+            y = model(x)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        kind = str(x.dtype).removeprefix("torch.")
+        raise InputError(
+            f"`x` must be what the model takes, got {kind} numbers of shape {tuple(x.shape)}: {reason}; convert them."
+        ) from error
+    first = next(iter(leaves(y).values()), None)
+    if first is None:
+        raise InputError("`model` must return at least one tensor, got none; let it return what is to be compared.")
+    return y, first
 
 
 def _elements(group: Group, x: Tensor) -> list[tuple[str, Tensor]]:

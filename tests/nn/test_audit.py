@@ -119,6 +119,35 @@ def test_what_is_done_between_layers_is_no_fault_of_a_layer(defect, x):
         assert found.name == "last" and found.cause.startswith("what is done to its inputs between the layers")
 
 
+@pytest.mark.parametrize("class_token", [False, True])
+@pytest.mark.parametrize("positions", [False, True])
+def test_tokens_of_patches_are_followed_as_a_grid(class_token, positions, x):
+    class Tokens(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Sequential(nn.AvgPool2d(3), nn.Conv2d(1, 8, 1))
+            self.attend = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+            self.head = nn.Linear(8, 3)
+
+        def forward(self, z):
+            z = self.embed(z).flatten(2).mT
+            z = torch.cat([3 * torch.ones_like(z[:, :1]), z], 1) if class_token else z
+            places = torch.linspace(-1, 1, z.shape[1]).reshape(-1, 1)
+            z = self.attend(z + places if positions else z)
+            return self.head(z[:, 0] if class_token else z.mean(1))
+
+    torch.manual_seed(3)
+    found = audit(Tokens().eval(), x, C4)
+    assert found.broken == positions and found.symmetric != positions
+    if positions:
+        assert found.culprit.name.startswith("attend.") and "adding positions" in found.culprit.cause
+
+
+def test_inputs_that_a_model_does_not_take_are_one_line(x):
+    with pytest.raises(InputError, match="got float64 numbers of shape"):
+        audit(nn.Conv2d(1, 1, 3), x.double(), C4)
+
+
 def test_batch_norm_without_averages_is_noted(x):
     model = nn.Sequential(nn.AvgPool2d(3, 1, 1), nn.BatchNorm2d(1, track_running_stats=False)).eval()
     found = audit(model, x, C4)
