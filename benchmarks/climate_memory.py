@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import torch
+from writers import write_climate
 
 from atlasd.runtime.memory import peak_megabytes
 from atlasd.runtime.progress import Silent
 from atlasd.studies.climate.files import open_climate
 from atlasd.studies.climate.run import climate_samples
-from atlasd.studies.climate.write import write_climate
 
 MAP = 64e6
 """Bytes of one file: 16 variables and labels on 768 x 1152 pixels."""

@@ -35,13 +35,13 @@ import torch
 import xarray
 from damage import damaged, places
 from safetensors.torch import load, load_file, save
+from writers import TableWriter, write_map
 
 from atlasd.algebra.group import Group
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.cli import main as atlasd
 from atlasd.cli.resume import check_words
 from atlasd.data.files import open_data
-from atlasd.data.pandas_table import TableWriter
 from atlasd.discovery.digest import digest
 from atlasd.discovery.discover import discover
 from atlasd.errors import AtlasdError
@@ -54,7 +54,6 @@ from atlasd.runtime.random import stream
 from atlasd.runtime.stages import Stages, keeping, read_plan
 from atlasd.studies.climate.files import open_climate
 from atlasd.studies.climate.synthetic import synthetic_climate
-from atlasd.studies.climate.write import write_map
 from atlasd.studies.digits.data import read_idx
 from atlasd.studies.jets.data import jet_columns, read_jets
 

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import numpy as np
+from writers import TableWriter
 
-from atlasd.data.pandas_table import TableWriter
 from atlasd.studies.jets.data import LABEL, jet_columns, read_jets
 
 COLUMNS = [*jet_columns(200), "truthE", "truthPX", "truthPY", "truthPZ"]

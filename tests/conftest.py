@@ -1,7 +1,9 @@
-"""Shared by all tests: one thread each, and smooth random fields."""
+"""Shared by all tests: one thread each, the same random numbers, and smooth random fields."""
 
+import random
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,6 +15,14 @@ from atlasd.runtime.random import stream
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def same_numbers():
+    """Every test draws the same numbers from the global generators, whichever tests ran before it."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")

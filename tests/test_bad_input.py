@@ -15,9 +15,8 @@ from atlasd.cli import main
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
 
-rng = np.random.default_rng(0)
-X = rng.standard_normal((30, 1, 24, 24)).astype("float32")
-V = rng.standard_normal((40, 3)).astype("float32")
+X = np.random.default_rng(0).standard_normal((30, 1, 24, 24)).astype("float32")
+V = np.random.default_rng(1).standard_normal((40, 3)).astype("float32")
 M = (V**2).sum(-1)
 
 
@@ -219,7 +218,7 @@ BAD = {
     "different lengths in a pair": (pair(V, M[1:]), "as many samples, got 40 in x (40, 3) and 39"),
     "another grid": (npz(x=X, y=X[..., 1:]), "fields must lie on one grid, got (24, 24) in x"),
     "one label for a field": (npz(x=X, y=np.arange(30)), "must be a field on the grid (24, 24) of the input"),
-    "a field for a vector": (npz(x=V, y=rng.random((40, 5, 5))), "must have shape (N,) or (N, outputs) for vectors"),
+    "a field for a vector": (npz(x=V[:30], y=X[:, 0, :5, :5]), "must have shape (N,) or (N, outputs) for vectors"),
     "too few samples": (npz(x=X[:7], y=X[:7]), "at least 20 samples, got 7; give more data"),
     "an empty axis": (npz(x=X[:, :, :0], y=X[:, :, :0]), "must not be empty"),
     "objects": (npz(x=np.array([{}] * 30), y=M[:30]), "'x' holds Python objects, which are never unpickled"),

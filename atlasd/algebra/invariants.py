@@ -15,26 +15,6 @@ from atlasd.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class InvariantForms:
-    r"""Bilinear forms, ordered by how nearly they are invariant.
-
-    Attributes:
-        forms: Orthonormal forms, the most invariant first, with shape `(m, n, n)`.
-        values: Root-mean-square change of each under a unit generator, ascending, with shape `(m,)`.
-        count: How many are invariant, to the tolerance asked for.
-    """
-
-    forms: Tensor
-    values: Tensor
-    count: int
-
-    @property
-    def invariant(self) -> Tensor:
-        r"""The invariant ones, with shape `(count, n, n)`."""
-        return self.forms[: self.count]
-
-
-@dataclass(frozen=True, eq=False)
 class Metric:
     r"""The symmetric form an algebra comes nearest to preserving, up to scale.
 
@@ -77,19 +57,17 @@ class Metric:
         return torch.where((form - plain).abs() < within, plain, form)
 
 
-def invariant_forms(
-    algebra: LieAlgebra, symmetric: bool = True, tolerance: float = 0.1, conformal: bool = True
-) -> InvariantForms:
-    r"""Bilinear forms with :math:`A^T J + J A = 0` for every generator A.
+def invariant_forms(algebra: LieAlgebra, symmetric: bool = True) -> tuple[Tensor, Tensor]:
+    r"""Bilinear forms with :math:`A^T J + J A = 0` for the trace-free part of every generator A, or nearly so.
+
+    A scaling generator, which every form obeys up to a factor, does not spoil the metric.
 
     Arguments:
         symmetric: Whether to look for symmetric or for antisymmetric forms.
-        tolerance: Largest root-mean-square change under a unit generator that counts as invariant.
-        conformal: Replace A by its trace-free part, so that a scaling generator, which every form obeys
-            up to a factor, does not spoil the metric.
 
     Returns:
-        All forms of that symmetry, the most invariant first.
+        Orthonormal forms, the most invariant first, with shape `(m, n, n)`, and the root-mean-square change of each
+        under a unit generator, with shape `(m,)`.
     """
     n = algebra.size
     swap = torch.eye(n * n, dtype=torch.float64).reshape(n, n, n, n).transpose(0, 1).reshape(n * n, n * n)
@@ -97,22 +75,19 @@ def invariant_forms(
     u, sizes, _ = torch.linalg.svd(both.to(algebra.basis))
     basis = u[:, sizes > 1.0].mT.unflatten(1, (n, n))
     generators = algebra.frame()
-    if conformal:
-        trace = generators.diagonal(dim1=1, dim2=2).sum(-1)
-        eye = torch.eye(n, dtype=generators.dtype, device=generators.device)
-        generators = generators - trace[:, None, None] / n * eye
+    trace = generators.diagonal(dim1=1, dim2=2).sum(-1)
+    generators = generators - trace[:, None, None] / n * torch.eye(n).to(generators)
     changes = generators[:, None].mT @ basis + basis @ generators[:, None]  # (k, m, n, n)
     gram = torch.einsum("kaij,kbij->ab", changes, changes)
     squares, vectors = torch.linalg.eigh(gram)
     values = (squares.clamp(min=0.0) / max(len(generators), 1)).sqrt()
-    forms = torch.einsum("am,aij->mij", vectors, basis)
-    return InvariantForms(forms, values, int((values <= tolerance).sum()))
+    return torch.einsum("am,aij->mij", vectors, basis), values
 
 
 def metric(algebra: LieAlgebra) -> Metric:
     r"""The symmetric form nearest to invariance, with the sign that gives it fewer negative directions."""
-    found = invariant_forms(algebra)
-    form = found.forms[0]
+    forms, values = invariant_forms(algebra)
+    form = forms[0]
     eigenvalues = torch.linalg.eigvalsh(form)
     limit = 0.05 * float(eigenvalues.abs().max())
     negative, positive = int((eigenvalues < -limit).sum()), int((eigenvalues > limit).sum())
@@ -121,9 +96,9 @@ def metric(algebra: LieAlgebra) -> Metric:
     tie = negative == positive and float(diagonal[diagonal.abs().argmax()]) > 0
     if negative > positive or tie:
         form, negative, positive = -form, positive, negative
-    gap = float(found.values[1] - found.values[0]) if len(found.values) > 1 else float("inf")
+    gap = float(values[1] - values[0]) if len(values) > 1 else float("inf")
     signature = (negative, positive, algebra.size - negative - positive)
-    return Metric(form + 0.0, float(found.values[0]), gap, signature)
+    return Metric(form + 0.0, float(values[0]), gap, signature)
 
 
 def metric_cosine(form: Tensor, reference: Tensor) -> float:

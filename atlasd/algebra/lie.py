@@ -127,53 +127,27 @@ class LieAlgebra:
         """
         return structure.closure_error(self.frame())
 
-    def structure_constants(self) -> Tensor:
-        r"""Least-squares `c` of the frame, :math:`[E_i, E_j] = \sum_l c_{ijl} E_l`, shape `(k, k, k)`."""
-        return self._constants.clone()
-
-    def derived(self, tolerance: float = 0.1) -> LieAlgebra:
-        r"""The derived algebra :math:`[g, g]`, inside the span."""
-        return self._part(structure.derived(self._constants, self._everything(), tolerance))
-
     def derived_series(self, tolerance: float = 0.1) -> list[LieAlgebra]:
         r""":math:`g, [g, g], [[g, g], [g, g]], \ldots` until it stops shrinking."""
-        return [self._part(rows) for rows in structure.series(self._constants, tolerance, central=False)]
-
-    def lower_central_series(self, tolerance: float = 0.1) -> list[LieAlgebra]:
-        r""":math:`g, [g, g], [g, [g, g]], \ldots` until it stops shrinking."""
-        return [self._part(rows) for rows in structure.series(self._constants, tolerance, central=True)]
+        return [self._part(rows) for rows in structure.derived_series(self._constants, tolerance)]
 
     def centre(self, tolerance: float = 0.1) -> LieAlgebra:
         r"""The elements that commute with the whole algebra."""
         return self._part(structure.centre(self._constants, tolerance))
 
-    def radical(self, tolerance: float = 0.1) -> LieAlgebra:
-        r"""The largest solvable ideal: what the Killing form keeps orthogonal to :math:`[g, g]`."""
-        return self._part(structure.radical(self._constants, tolerance))
-
-    def killing_form(self) -> Tensor:
-        r""":math:`K(E_i, E_j) = \mathrm{tr}(\mathrm{ad}_i \mathrm{ad}_j)` in the frame, `(k, k)`."""
-        return structure.killing_form(self._constants)
-
     def killing_signature(self, tolerance: float = 0.05) -> tuple[int, int, int]:
         r"""Numbers of positive, negative and zero eigenvalues of the Killing form."""
-        values = torch.linalg.eigvalsh(self.killing_form())
+        values = torch.linalg.eigvalsh(structure.killing_form(self._constants))
         # A nilpotent algebra has a form of pure noise, which must not set the scale.
         limit = tolerance * max(float(values.abs().max()) if values.numel() else 0.0, 0.5)
         positive, negative = int((values > limit).sum()), int((values < -limit).sum())
         return positive, negative, self.dimension - positive - negative
 
-    def ideals(self, tolerance: float = 0.1) -> list[LieAlgebra]:
-        r"""Splits the algebra into ideals whose direct sum it is, the largest first.
-
-        An Abelian factor has no preferred splitting and comes back as one ideal.
-        """
-        return [self._part(rows) for rows in structure.split_ideals(self._constants, tolerance)]
-
     def sum(self, other: LieAlgebra, tolerance: float = 1e-6) -> LieAlgebra:
         r"""The span of both algebras together."""
         self._check_size(other)
-        return LieAlgebra(self._spanned(torch.cat([self._frame, other._frame]), tolerance))
+        rows = structure.significant_rows(torch.cat([self._frame, other._frame]), tolerance)
+        return LieAlgebra(rows.unflatten(1, (self.size, self.size)))
 
     def adjoint(self, g: Tensor) -> LieAlgebra:
         r"""The algebra of all :math:`g A g^{-1}`, for a group element `g` with shape `(n, n)`."""
@@ -203,18 +177,9 @@ class LieAlgebra:
                 "compare algebras that act on the same space."
             )
 
-    def _everything(self) -> Tensor:
-        return torch.eye(self.dimension, dtype=torch.float64, device=self.basis.device)
-
-    def _matrices(self, rows: Tensor) -> Tensor:
-        return rows.unflatten(1, (self.size, self.size))
-
-    def _spanned(self, rows: Tensor, tolerance: float) -> Tensor:
-        return self._matrices(structure.significant_rows(rows, tolerance))
-
     def _part(self, rows: Tensor) -> LieAlgebra:
         r"""The subalgebra with frame coordinates `rows`, with shape `(m, dimension)`."""
-        return LieAlgebra(self._matrices(rows @ self._frame))
+        return LieAlgebra((rows @ self._frame).unflatten(1, (self.size, self.size)))
 
 
 @dataclass(frozen=True)

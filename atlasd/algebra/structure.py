@@ -70,19 +70,12 @@ def _scale(constants: Tensor) -> float:
     return float(max(constants.shape[0], 1) ** 0.5)
 
 
-def derived(constants: Tensor, rows: Tensor, tolerance: float, other: Tensor | None = None) -> Tensor:
-    r"""Rows spanning the brackets of the subspace `rows` with `other` (itself by default)."""
-    other = rows if other is None else other
-    brackets = torch.einsum("ai,bj,ijl->abl", rows, other, constants)
-    return significant_rows(brackets.flatten(0, 1), tolerance * _scale(constants))
-
-
-def series(constants: Tensor, tolerance: float, central: bool) -> list[Tensor]:
-    r"""The derived series, or with `central` the lower central series, as rows, the algebra first."""
-    everything = torch.eye(constants.shape[0], dtype=constants.dtype, device=constants.device)
-    found = [everything]
+def derived_series(constants: Tensor, tolerance: float) -> list[Tensor]:
+    r"""The algebra, its brackets, the brackets of these, until nothing becomes smaller: rows of coordinates."""
+    found = [torch.eye(constants.shape[0], dtype=constants.dtype, device=constants.device)]
     while found[-1].shape[0]:
-        smaller = derived(constants, everything if central else found[-1], tolerance, found[-1])
+        brackets = torch.einsum("ai,bj,ijl->abl", found[-1], found[-1], constants)
+        smaller = significant_rows(brackets.flatten(0, 1), tolerance * _scale(constants))
         if smaller.shape[0] >= found[-1].shape[0]:
             break
         found.append(smaller)
@@ -92,82 +85,6 @@ def series(constants: Tensor, tolerance: float, central: bool) -> list[Tensor]:
 def centre(constants: Tensor, tolerance: float) -> Tensor:
     r"""Rows spanning the elements that commute with everything."""
     return null_rows(constants.permute(1, 2, 0).flatten(0, 1), tolerance * _scale(constants))
-
-
-def radical(constants: Tensor, tolerance: float) -> Tensor:
-    r"""Rows spanning the Killing complement of the derived algebra."""
-    everything = torch.eye(constants.shape[0], dtype=constants.dtype, device=constants.device)
-    brackets = derived(constants, everything, tolerance)
-    return null_rows(brackets @ killing_form(constants), tolerance)
-
-
-def split_ideals(constants: Tensor, tolerance: float) -> list[Tensor]:
-    r"""Rows of ideals whose direct sum is the algebra, the largest first.
-
-    The central directions outside the derived algebra split off as one Abelian factor. The projections to
-    the remaining factors commute with the adjoint action, so the eigenspaces of a generic matrix that
-    does are sums of factors.
-    """
-    k = constants.shape[0]
-    everything = torch.eye(k, dtype=constants.dtype, device=constants.device)
-    brackets = derived(constants, everything, tolerance)
-    central = centre(constants, tolerance)
-    outside = central - (central @ brackets.mT) @ brackets
-    free = significant_rows(outside, 0.3)
-    if free.shape[0] == 0:
-        return _split_by_centroid(constants, everything, tolerance)
-    # The factor itself must be central: pull the directions back from `outside` into the centre.
-    factor = significant_rows(free @ central.mT @ central, tolerance)
-    if factor.shape[0] == k:
-        return [factor]
-    rest = null_rows(free, tolerance)
-    reduced = torch.einsum("ai,bj,ijl,cl->abc", rest, rest, constants, rest)
-    parts = [rows @ rest for rows in _split_by_centroid(reduced, everything[: rest.shape[0]], tolerance)]
-    return sorted([*parts, factor], key=lambda rows: -rows.shape[0])
-
-
-def _split_by_centroid(constants: Tensor, everything: Tensor, tolerance: float) -> list[Tensor]:
-    k = constants.shape[0]
-    everything = everything[:, :k]
-    if k < 2:
-        return [everything] if k else []
-    # T commutes with every A = ad_i. The Gram matrix of T -> TA - AT, summed over i, is small enough
-    # where the stacked map, with k^3 rows, is not.
-    ad = constants.mT  # (i, l, m): component l of [E_i, E_m]
-    outer, inner = (ad @ ad.mT).sum(0), (ad.mT @ ad).sum(0)
-    cross = torch.einsum("ilm,ipq->lpmq", ad, ad)
-    gram = torch.einsum("lm,pq->lpmq", everything, outer) + torch.einsum("lm,pq->lpmq", inner, everything)
-    gram = (gram - cross - cross.permute(2, 3, 0, 1)).reshape(k * k, k * k)
-    squares, vectors = torch.linalg.eigh(gram)
-    centroid = vectors.mT[squares <= tolerance**2 * k]
-    generator = torch.Generator().manual_seed(0)
-    best: list[Tensor] = [everything]
-    for _ in range(8):
-        weights = torch.randn(centroid.shape[0], generator=generator, dtype=torch.float64)
-        mixed = (weights.to(centroid) @ centroid).reshape(k, k)
-        parts = _eigenspaces(mixed / max(float(torch.linalg.matrix_norm(mixed, 2)), 1e-12), 2 * tolerance)
-        if len(parts) > len(best):
-            best = parts
-    return sorted(best, key=lambda rows: -rows.shape[0])
-
-
-def _eigenspaces(matrix: Tensor, tolerance: float) -> list[Tensor]:
-    r"""Real invariant subspaces of `matrix`, one per cluster of eigenvalues (conjugates together)."""
-    values, vectors = torch.linalg.eig(matrix)
-    # Conjugate pairs belong together, so cluster in the upper half plane.
-    places = torch.complex(values.real, values.imag.abs())
-    free = list(range(len(places)))
-    parts = []
-    while free:
-        cluster = [free.pop(0)]
-        for member in cluster:
-            near = [i for i in free if abs(complex(places[i] - places[member])) < tolerance]
-            cluster += near
-            free = [i for i in free if i not in near]
-        spanning = torch.cat([vectors[:, cluster].real.mT, vectors[:, cluster].imag.mT])
-        _, _, rows = torch.linalg.svd(spanning, full_matrices=False)
-        parts.append(rows[: len(cluster)])
-    return parts
 
 
 _MOST_NUMBERS = 1 << 26

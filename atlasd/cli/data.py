@@ -31,7 +31,7 @@ def data(
             there = all((data_directory(key) / name).exists() for name in names)
             state = "; here" if there else ""
             tell(f"{key:<{width}}  {each.description}; {each.licence}, {each.source}{state}", err=False)
-        tell(f"{'jets':<{width}}  jets generated with Pythia and FastJet, in the form of top-tagging", err=False)
+        tell(f"{'jets':<{width}}  jets generated with Pythia and FastJet", err=False)
         return
     if name == "jets":
         from atlasd.runtime.executor import usable_cores
@@ -39,7 +39,7 @@ def data(
 
         with shown_progress(quiet) as progress:
             path = generate_jets(
-                (out or data_directory("jets")) / f"jets-{count}-seed{seed}.h5",
+                (out or data_directory("jets")) / f"jets-{count}-seed{seed}.npz",
                 count,
                 seed=seed,
                 workers=workers or usable_cores(),

@@ -1,4 +1,4 @@
-"""Tables of numbers in HDF5 as pandas lays them out (`format="table"`), read and written row by row.
+"""Tables of numbers in HDF5 as pandas lays them out (`format="table"`), read row by row.
 
 Such a file holds one compound dataset `KEY/table` with the fields `index`, `values_block_0`, `values_block_1`, ...;
 the attribute `values_block_0_kind` names the columns of a block. Those names are stored as pickles; here they are
@@ -8,7 +8,7 @@ read from the text of the pickle, and nothing in the file is ever executed.
 from __future__ import annotations
 
 import pickletools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,16 @@ from atlasd.data.probe import check_opens
 from atlasd.errors import DataError
 
 _STRINGS = {"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "STRING", "BINSTRING", "SHORT_BINSTRING"}
-_ROWS = 1024
 
 
 class TableReader:
     """Columns of a table, read in runs of rows; memory does not grow with the file.
 
     Arguments:
-        path: The HDF5 file.
-        key: Name of the table in it.
+        path: The HDF5 file, with a table named `table`.
     """
 
-    def __init__(self, path: Path, key: str = "table") -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         if not path.is_file():
             raise DataError(f"`{path}` must be an HDF5 file, got nothing there; give the path of a file.")
@@ -41,19 +39,19 @@ class TableReader:
         with reading(path, "HDF5 file"):
             self._file = h5py.File(path, "r")
             try:
-                self._open(key)
+                self._open()
             except BaseException:
                 self.close()
                 raise
 
-    def _open(self, key: str) -> None:
-        table = self._file.get(f"{key}/table")
+    def _open(self) -> None:
+        table = self._file.get("table/table")
         if not isinstance(table, h5py.Dataset) or table.dtype.names is None:
             names = ", ".join(self._file) or "nothing"
             raise DataError(
-                f"`{self.path}` must hold a table `{key}/table`, got {names}; write it with format='table'."
+                f"`{self.path}` must hold a table `table/table`, got {names}; write it with format='table'."
             )
-        check_dataset(self.path, f"{key}/table", table)
+        check_dataset(self.path, "table/table", table)
         self._table = table
         self._columns = _columns(table)
         self._check_filters()
@@ -119,74 +117,6 @@ class TableReader:
                 )
 
 
-class TableWriter:
-    """Writes blocks of columns as pandas would, appending row by row.
-
-    Arguments:
-        blocks: Columns of each block, with the kind of its numbers: `[(("a", "b"), "float32"), ...]`.
-        compression: `gzip` level, or `None`.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        blocks: Sequence[tuple[Sequence[str], str]],
-        *,
-        key: str = "table",
-        compression: int | None = 1,
-    ) -> None:
-        names = [f"values_block_{i}" for i in range(len(blocks))]
-        fields: list[Any] = [("index", "<i8")]
-        fields += [(n, np.dtype(kind), (len(columns),)) for n, (columns, kind) in zip(names, blocks, strict=True)]
-        self._file = h5py.File(path, "w")
-        self._names = names
-        options = {} if compression is None else {"compression": "gzip", "compression_opts": compression}
-        group = self._file.create_group(key)
-        self._table = group.create_dataset(
-            "table", (0,), maxshape=(None,), chunks=(_ROWS,), dtype=np.dtype(fields), shuffle=compression is not None,
-            **options,
-        )  # fmt: skip
-        every = [column for columns, _ in blocks for column in columns]
-        _set(self._file, CLASS="GROUP", PYTABLES_FORMAT_VERSION="2.1", TITLE="", VERSION="1.0")
-        _set(
-            group, CLASS="GROUP", TITLE="", VERSION="1.0", pandas_type="frame_table", pandas_version="0.15.2",
-            table_type="appendable_frame", encoding="UTF-8", errors="strict", nan_rep="nan",
-            index_cols="(lp0\n(I0\nVindex\np1\ntp2\na.", values_cols=_pickled(names), data_columns="(lp0\n.",
-            non_index_axes=f"(lp0\n(I1\n{_pickled(every, 1)[:-1]}tp{len(every) + 2}\na.", info="(dp0\n.",
-        )  # fmt: skip
-        group.attrs["levels"] = 1
-        _set(self._table, CLASS="TABLE", TITLE="", VERSION="2.7", index_kind="integer", FIELD_0_NAME="index")
-        for number, (name, (columns, kind)) in enumerate(zip(names, blocks, strict=True), start=1):
-            _set(
-                self._table,
-                **{
-                    f"FIELD_{number}_NAME": name,
-                    f"{name}_kind": _pickled(columns),
-                    f"{name}_dtype": str(np.dtype(kind)),
-                    f"{name}_meta": "N.",
-                },
-            )
-        self._table.attrs["NROWS"] = 0
-
-    def __enter__(self) -> TableWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def append(self, blocks: Mapping[int, npt.NDArray[Any]] | Sequence[npt.NDArray[Any]]) -> None:
-        """Adds rows: one array `(rows, columns)` for each block."""
-        arrays = [blocks[i] for i in range(len(self._names))]
-        first, count = len(self._table), len(arrays[0])
-        rows = np.zeros(count, dtype=self._table.dtype)
-        rows["index"] = np.arange(first, first + count)
-        for name, array in zip(self._names, arrays, strict=True):
-            rows[name] = array
-        self._table.resize(first + count, axis=0)
-        self._table[first:] = rows
-        self._table.attrs["NROWS"] = first + count
-
-
 def _columns(table: h5py.Dataset) -> dict[str, tuple[str, int]]:
     """Field and place in it of every column."""
     found: dict[str, tuple[str, int]] = {}
@@ -205,22 +135,6 @@ def _unpickled(text: bytes) -> list[str]:
         return [str(argument) for code, argument, _ in pickletools.genops(text) if code.name in _STRINGS]
     except ValueError as error:
         raise DataError(f"the names of the columns could not be read ({error}); fetch the file again.") from error
-
-
-def _pickled(names: Sequence[str], first: int = 0) -> str:
-    """A list of strings as a pickle of protocol 0, which is what PyTables writes."""
-    return f"(lp{first}\n" + "".join(f"V{name}\np{first + 1 + i}\na" for i, name in enumerate(names)) + "."
-
-
-def _set(node: h5py.HLObject, **attributes: str) -> None:
-    """Texts as PyTables stores them: pickles as bytes, the rest as UTF-8."""
-    for name, text in attributes.items():
-        if not text:
-            node.attrs[name] = h5py.Empty("S1")
-        elif text.endswith("."):
-            node.attrs[name] = np.bytes_(text)
-        else:
-            node.attrs.create(name, text, dtype=h5py.string_dtype("utf-8", len(text)))
 
 
 def _load_plugins(code: int) -> bool:

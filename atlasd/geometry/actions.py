@@ -189,20 +189,6 @@ def _snapped(sources: Tensor) -> Tensor:
     return sources + off * (off.abs() < 1e-5)
 
 
-def gradient(field: Tensor, axis: int) -> Tensor:
-    """Fourth-order central differences along one axis; lower order on the two outermost pixels."""
-    size = field.shape[axis]
-    out = torch.gradient(field, dim=axis)[0] if size > 1 else torch.zeros_like(field)
-    if size > 4:
-        f = [field.narrow(axis, i, size - 4) for i in range(5)]
-        inner = (8 * (f[3] - f[1]) - (f[4] - f[0])) / 12
-        out = torch.cat(
-            [out.narrow(axis, 0, 2), inner, out.narrow(axis, size - 2, 2)],
-            dim=axis,
-        )
-    return out
-
-
 @dataclass(frozen=True)
 class VectorAction:
     r"""Transforms vectors and sets of vectors: :math:`p \mapsto g p` on every token.

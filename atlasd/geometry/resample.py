@@ -170,4 +170,4 @@ def span_of(spline: FieldSpline) -> FieldSpan | FieldSpline:
         return spline
     mixture = (rows @ frame).to(values.dtype).unflatten(0, values.shape[:-d])
     basis = frame.mT.to(values.dtype).unflatten(1, spline.shape)
-    return FieldSpan(spline, mixture, FieldSpline(basis, d, spline.order, spline.edge, spline.fill))
+    return FieldSpan(spline, mixture, FieldSpline(basis, d, spline.order, spline.fill))

@@ -13,7 +13,6 @@ from torch.nn.functional import embedding_bag
 
 from atlasd.errors import InputError
 
-Edge: TypeAlias = Literal["free", "mirror"]
 Fill: TypeAlias = Literal["border", "zeros"]
 
 REACH = 12
@@ -68,17 +67,17 @@ def _slopes(fraction: Tensor, order: int) -> Tensor:
     return torch.cat([none, lower], -1) - torch.cat([lower, none], -1)
 
 
-def _prefilter(size: int, order: int, edge: Edge) -> Tensor:
-    """Matrix `(size + order, size)` from values along an axis to coefficients, as far as splines overlap the axis."""
+def _prefilter(size: int, order: int) -> Tensor:
+    """Matrix `(size + order, size)` from values along an axis to coefficients, as far as splines overlap the axis.
+
+    Beyond the edge coefficients continue as a cubic, so that cubics are exact everywhere.
+    """
     rows = list(torch.eye(size, dtype=torch.float64))
     degree = min(3, size - 1)
-    for j in range(1, (order + 1) // 2 + 1):
-        if edge == "mirror" and size > 1:
-            first, last = rows[2 * j - 1], rows[-2 * j]
-        else:
-            signs = [(-1) ** k * math.comb(degree + 1, k + 1) for k in range(degree + 1)]
-            first = torch.stack([s * rows[k] for k, s in enumerate(signs)]).sum(0)
-            last = torch.stack([s * rows[-1 - k] for k, s in enumerate(signs)]).sum(0)
+    signs = [(-1) ** k * math.comb(degree + 1, k + 1) for k in range(degree + 1)]
+    for _ in range((order + 1) // 2):
+        first = torch.stack([s * rows[k] for k, s in enumerate(signs)]).sum(0)
+        last = torch.stack([s * rows[-1 - k] for k, s in enumerate(signs)]).sum(0)
         rows = [first, *rows, last]
     extension = torch.stack(rows[1:])  # one less is needed on the left
     weights = spline_weights(torch.zeros((), dtype=torch.float64), order)
@@ -92,30 +91,20 @@ def _grid_first(field: Tensor, dimensions: int) -> Tensor:
     return field.reshape(math.prod(lead), math.prod(shape)).mT.contiguous()
 
 
-def _check(order: int, edge: str) -> None:
-    if order not in (1, 3, 5):
-        raise InputError(f"`order` must be 1, 3 or 5, got {order}; 5 is the default.")
-    if edge not in get_args(Edge):
-        raise InputError(f"`edge` must be 'free' or 'mirror', got {edge!r}; 'free' is the default.")
-
-
-def pixel_slopes(x: Tensor, axis: int, *, order: int = 5, edge: Edge = "free") -> Tensor:
-    """Derivative of the spline through fields along one axis, at the pixels, with the shape of `x`.
+def pixel_slopes(x: Tensor, axis: int) -> Tensor:
+    """Derivative of the spline of order 5 through fields along one axis, at the pixels, with the shape of `x`.
 
     Arguments:
         x: Fields, with shape `(*, *S)`.
         axis: The axis of the derivative; only values along it count.
-        order: 3 or 5.
-        edge: See `FieldSpline`.
 
     Example:
         >>> pixel_slopes(torch.arange(1.0, 7.0) ** 2, 0).round(decimals=3).tolist()
         [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]
     """
-    _check(order, edge)
     size = x.shape[axis]
-    prefilter = _prefilter(size, order, edge)
-    slopes = _slopes(torch.zeros((), dtype=torch.float64), order).tolist()
+    prefilter = _prefilter(size, 5)
+    slopes = _slopes(torch.zeros((), dtype=torch.float64), 5).tolist()
     matrix = torch.stack([w * prefilter[t : t + size] for t, w in enumerate(slopes)]).sum(0).to(x)
     return (x.movedim(axis, -1) @ matrix.mT).movedim(-1, axis)
 
@@ -132,8 +121,6 @@ class FieldSpline:
         values: Fields, with shape `(*L, C, *S)`, `S` of length `dimensions`.
         dimensions: The number of spatial axes, 1 to 3.
         order: 1 (linear), 3 or 5.
-        edge: How coefficients continue beyond the edge. `free`: as a cubic, so that cubics are exact everywhere.
-            `mirror`: as in `scipy.ndimage`; slopes at the edge become 0, which is felt some 5 pixels inside.
         fill: What lies outside: the nearest point of the edge (`border`), or zero from one pixel on (`zeros`).
 
     Example:
@@ -145,11 +132,11 @@ class FieldSpline:
     values: Tensor
     dimensions: int = 2
     order: int = 5
-    edge: Edge = "free"
     fill: Fill = "border"
 
     def __post_init__(self) -> None:
-        _check(self.order, self.edge)
+        if self.order not in (1, 3, 5):
+            raise InputError(f"`order` must be 1, 3 or 5, got {self.order}; 5 is the default.")
         if self.fill not in get_args(Fill):
             raise InputError(f"`fill` must be 'border' or 'zeros', got {self.fill!r}; 'border' is the default.")
 
@@ -163,7 +150,7 @@ class FieldSpline:
         """Continued coefficients with the grid first, `(prod(S + order), *L, C)`."""
         out, done = _grid_first(self.values, self.dimensions), 1
         for size in self.shape:
-            matrix = _prefilter(size, self.order, self.edge).to(out).contiguous()
+            matrix = _prefilter(size, self.order).to(out).contiguous()
             out = matrix @ out.reshape(done, size, -1)
             done *= size + self.order
         return out.reshape(done, *self.values.shape[: -self.dimensions])

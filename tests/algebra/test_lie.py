@@ -1,13 +1,12 @@
 """Lie algebras as spans: exact answers, noise, and invalid input."""
 
-import time
-
 import numpy as np
 import pytest
 import torch
 
 from atlasd.algebra import known
 from atlasd.algebra.lie import LieAlgebra
+from atlasd.algebra.structure import structure_constants
 from atlasd.errors import InputError
 
 SO2_TWICE = LieAlgebra(
@@ -15,22 +14,22 @@ SO2_TWICE = LieAlgebra(
 ).sum(LieAlgebra(torch.block_diag(torch.zeros(2, 2), *known.so(2).basis)[None]))
 LORENTZ_SCALED = LieAlgebra(torch.cat([known.so(1, 3).basis, torch.eye(4)[None]]))
 
-# name: algebra, derived series, lower central series, centre, radical, Killing signature, ideals
+# name: algebra, derived series, centre, Killing signature
 STRUCTURE = {
-    "so(3)": (known.so(3), [3], [3], 0, 0, (0, 3, 0), [3]),
-    "so(4)": (known.so(4), [6], [6], 0, 0, (0, 6, 0), [3, 3]),
-    "so(1,3)": (known.so(1, 3), [6], [6], 0, 0, (3, 3, 0), [6]),
-    "so(1,3)+R": (LORENTZ_SCALED, [7, 6], [7, 6], 1, 1, (3, 3, 1), [6, 1]),
-    "sl(4)": (known.sl(4), [15], [15], 0, 0, (9, 6, 0), [15]),
-    "gl(2)": (known.gl(2), [4, 3], [4, 3], 1, 1, (2, 1, 1), [3, 1]),
-    "sp(4)": (known.sp(4), [10], [10], 0, 0, (6, 4, 0), [10]),
-    "u(2)": (known.u(2), [4, 3], [4, 3], 1, 1, (0, 3, 1), [3, 1]),
-    "borel(4)": (known.borel(4), [10, 6, 3, 0], [10, 6], 1, 10, (3, 0, 7), [9, 1]),
-    "heisenberg": (known.heisenberg(), [3, 1, 0], [3, 1, 0], 1, 3, (0, 0, 3), [3]),
-    "galilei(3)": (known.galilei(3), [10, 9], [10, 9], 0, 7, (0, 3, 7), [10]),
-    "euclidean(3)": (known.euclidean(3), [6], [6], 0, 3, (0, 3, 3), [6]),
-    "so(2)+so(2)": (SO2_TWICE, [2, 0], [2, 0], 2, 2, (0, 0, 2), [2]),
-    "trivial": (known.trivial(3), [0], [0], 0, 0, (0, 0, 0), []),
+    "so(3)": (known.so(3), [3], 0, (0, 3, 0)),
+    "so(4)": (known.so(4), [6], 0, (0, 6, 0)),
+    "so(1,3)": (known.so(1, 3), [6], 0, (3, 3, 0)),
+    "so(1,3)+R": (LORENTZ_SCALED, [7, 6], 1, (3, 3, 1)),
+    "sl(4)": (known.sl(4), [15], 0, (9, 6, 0)),
+    "gl(2)": (known.gl(2), [4, 3], 1, (2, 1, 1)),
+    "sp(4)": (known.sp(4), [10], 0, (6, 4, 0)),
+    "u(2)": (known.u(2), [4, 3], 1, (0, 3, 1)),
+    "borel(4)": (known.borel(4), [10, 6, 3, 0], 1, (3, 0, 7)),
+    "heisenberg": (known.heisenberg(), [3, 1, 0], 1, (0, 0, 3)),
+    "galilei(3)": (known.galilei(3), [10, 9], 0, (0, 3, 7)),
+    "euclidean(3)": (known.euclidean(3), [6], 0, (0, 3, 3)),
+    "so(2)+so(2)": (SO2_TWICE, [2, 0], 2, (0, 0, 2)),
+    "trivial": (known.trivial(3), [0], 0, (0, 0, 0)),
 }
 
 
@@ -50,11 +49,8 @@ def with_noise(algebra, noise, seed):
 def structure(algebra):
     return (
         [part.dimension for part in algebra.derived_series()],
-        [part.dimension for part in algebra.lower_central_series()],
         algebra.centre().dimension,
-        algebra.radical().dimension,
         algebra.killing_signature(),
-        [part.dimension for part in algebra.ideals()],
     )
 
 
@@ -79,14 +75,6 @@ def test_nearest_algebra_moves_towards_the_truth_and_not_far(name):
     assert cleaned.distance(noisy) < 1.3 * noisy.distance(truth)
 
 
-def test_nearest_algebra_is_quick():
-    noisy = with_noise(LORENTZ_SCALED, 0.03, seed=0)
-    noisy.nearest_algebra()
-    begun = time.process_time()
-    noisy.nearest_algebra()
-    assert time.process_time() - begun < 0.1
-
-
 def test_nearest_algebra_leaves_an_algebra_and_survives_random_spans():
     assert known.sl(3).nearest_algebra().distance(known.sl(3)) < 1e-12
     torch.manual_seed(0)
@@ -108,7 +96,8 @@ def test_every_answer_depends_on_the_span_alone():
 
 def test_structure_constants_rebuild_the_brackets():
     algebra = known.sl(3).conjugate(conjugation(3, seed=6))
-    frame, constants = algebra.frame(), algebra.structure_constants()
+    frame = algebra.frame()
+    constants = structure_constants(frame)
     brackets = frame[:, None] @ frame - frame @ frame[:, None]
     assert torch.allclose(brackets, torch.einsum("ijl,lab->ijab", constants, frame), atol=1e-12)
 
@@ -132,7 +121,7 @@ def test_distance_is_one_for_different_ranks_and_zero_for_trivial():
 def test_sum_derived_and_contains():
     both = known.so(3).sum(known.scaling(3))
     assert both.dimension == 4
-    assert known.borel(3).derived().distance(known.heisenberg()) < 1e-10
+    assert known.borel(3).derived_series()[1].distance(known.heisenberg()) < 1e-10
     assert both.contains(torch.eye(3)) and not known.so(3).contains(torch.eye(3))
 
 

@@ -117,8 +117,8 @@ def test_a_component_of_the_flow_that_is_zero():
 
 
 def test_given_functions():
-    q, p = states(1200, 2).split(1200), states(1200, 2, seed=3)
-    q = q[0] / q[0].norm(dim=1, keepdim=True) * (0.5 + torch.rand(1200, 1, generator=stream(0, "radius")).double())
+    q, p = states(600, 2), states(600, 2, seed=3)
+    q = q / q.norm(dim=1, keepdim=True) * (0.5 + torch.rand(600, 1, generator=stream(0, "radius")).double())
     x = torch.cat([q, p], dim=1)
     speeds = torch.cat([p, -q / q.norm(dim=1, keepdim=True) ** 3], dim=1)
     found = ad.discover_flow(x, speeds, cosets=False, degree=2, functions={"1/r": lambda z: 1 / z[:, :2].norm(dim=1)})

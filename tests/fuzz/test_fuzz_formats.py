@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 import xarray
 from damage import damaged
+from writers import TableWriter, write_map
 
 from atlasd.data.files import open_data
-from atlasd.data.pandas_table import TableWriter
 from atlasd.errors import AtlasdError
 from atlasd.runtime.random import stream
 from atlasd.studies.climate.files import open_climate
 from atlasd.studies.climate.synthetic import synthetic_climate
-from atlasd.studies.climate.write import write_map
 from atlasd.studies.digits.data import read_idx
 from atlasd.studies.jets.data import jet_columns, read_jets
 

@@ -26,20 +26,20 @@ def inner(shape, count=40, margin=0.0, seed=0):
 
 
 @orders
-@shapes
+@pytest.mark.parametrize("shape", [(60,), (50, 53), (36, 35, 34)], ids=str)
 def test_values_are_those_of_scipy(shape, order):
-    x, d = noise(*shape), len(shape)
+    """Far from the edge, beyond which scipy continues fields otherwise: that fades by 0.43 with each pixel."""
+    x, d, far = noise(*shape), len(shape), 14
     g = torch.matrix_exp(0.3 * noise(d, d, seed=1)).numpy()
     wanted = tuple(s - 4 for s in shape)
     centre = (np.array(shape) - 1) / 2
     offset = centre - g @ ((np.array(wanted) - 1) / 2)
     expected = ndimage.affine_transform(x.numpy(), g, offset, output_shape=wanted, order=order, mode="mirror")
     points = pixel_grid(wanted, dtype=torch.float64) @ torch.from_numpy(g).mT + torch.from_numpy(centre)
-    found = FieldSpline(x[None], dimensions=d, order=order, edge="mirror").at(points)[0]
-    limit = torch.tensor(shape) - 1
-    inside = ((points >= 0) & (points <= limit)).all(-1)
-    assert inside.double().mean() > 0.4
-    np.testing.assert_allclose(found[inside].numpy(), expected.reshape(-1)[inside.numpy()], atol=1e-11)
+    inside = ((points >= far) & (points <= torch.tensor(shape) - 1 - far)).all(-1)
+    assert inside.sum() > 20
+    found = FieldSpline(x[None], dimensions=d, order=order).at(points[inside])[0]
+    np.testing.assert_allclose(found.numpy(), expected.reshape(-1)[inside.numpy()], atol=5e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
@@ -64,22 +64,18 @@ def test_cubics_are_exact_up_to_the_edge(shape):
 
 
 def test_waves_near_the_edge(waves):
-    """The free edge against the mirror, on waves of 12 pixels or longer, half a pixel and more inside."""
+    """Waves of 12 pixels or longer, half a pixel and more inside."""
     points = inner((25, 25), count=400, margin=0.5)
-    errors = {}
-    for edge in ("free", "mirror"):
-        fine = waves(20, (73, 73), length=36.0, dtype=torch.float64)
-        found = FieldSpline(fine[..., ::3, ::3], edge=edge).at(points)
-        errors[edge] = (found - FieldSpline(fine).at(3 * points)).square().mean().sqrt()
-    assert errors["free"] < 3e-4 and errors["mirror"] > 20 * errors["free"]
+    fine = waves(20, (73, 73), length=36.0, dtype=torch.float64)
+    found = FieldSpline(fine[..., ::3, ::3]).at(points)
+    assert (found - FieldSpline(fine).at(3 * points)).square().mean().sqrt() < 3e-4
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 7), (2, 3), (4, 4)])
-@pytest.mark.parametrize("edge", ["free", "mirror"])
-def test_small_fields(shape, edge):
+def test_small_fields(shape):
     x = noise(2, 1, *shape)
     pixels = pixel_grid(shape, dtype=torch.float64) + torch.tensor([(s - 1) / 2 for s in shape])
-    spline = FieldSpline(x, edge=edge)
+    spline = FieldSpline(x)
     assert torch.equal(spline.at(pixels), x.flatten(-2))
     torch.testing.assert_close(spline.with_gradient(pixels)[0], x.flatten(-2))
 
@@ -188,7 +184,6 @@ def test_weights_sum_to_one(order):
     ("options", "message"),
     [
         ({"order": 2}, "`order` must be 1, 3 or 5, got 2"),
-        ({"edge": "wrap"}, "`edge` must be 'free' or 'mirror', got 'wrap'"),
         ({"fill": "wrap"}, "`fill` must be 'border' or 'zeros', got 'wrap'"),
     ],
 )

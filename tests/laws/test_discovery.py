@@ -30,6 +30,15 @@ SEARCHES = {"spectral": ad.SpectralSearch(), "gradient": ad.GradientSearch()}
 searches = pytest.mark.parametrize("search", SEARCHES)
 WAYS = ("function", "fitted")
 ways = pytest.mark.parametrize("way", WAYS)
+
+
+def crossed(name, values):
+    """Every way with every value; those that repeat what two others show are slow."""
+    cases = [(way, value, k != WAYS.index(way)) for way in WAYS for k, value in enumerate(values)]
+    marked = [pytest.param(way, value, marks=[pytest.mark.slow] if slow else []) for way, value, slow in cases]
+    return pytest.mark.parametrize(("way", name), marked)
+
+
 OBLIQUE = torch.tensor([[2.0, 0.6], [-0.3, 0.9]], dtype=torch.float64)  # condition 2.6
 UNITS = torch.tensor([1e-3, 1e3], dtype=torch.float64).diag()
 TURN = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
@@ -152,8 +161,7 @@ def test_units_of_vectors_fitted():
     assert_same(conjugate(found.group, torch.linalg.inv(UNITS)), circle())
 
 
-@ways
-@pytest.mark.parametrize("scale", [1e-3, 1e3])
+@crossed("scale", [1e-3, 1e3])
 def test_units_of_outputs(way, scale):
     """A broken output shows in any unit, and a symmetric one does not hide it."""
     ripple = ripples(points(4000, 2), 1, stream(1, "outputs"))
@@ -188,8 +196,7 @@ def test_frame_of_vectors_fitted():
     assert_same(conjugate(found.group, torch.linalg.inv(OBLIQUE)), circle())
 
 
-@ways
-@pytest.mark.parametrize("frame", [TURN, SWAP], ids=["quarter", "transposed"])
+@crossed("frame", [SWAP, TURN])
 def test_frame_of_fields(way, frame):
     """Fields rotated by a quarter or transposed: the group goes with them."""
 
@@ -226,7 +233,7 @@ def test_order_of_charts():
 
 
 def test_order_of_tokens():
-    x = points(600, 3, 2)
+    x = points(400, 3, 2)
     y = bell(x.sum(1))
     plain, mixed = (find(z, y) for z in (x, x[:, [2, 0, 1]]))
     assert_same(mixed.group, plain.group)

@@ -49,7 +49,10 @@ def test_vectors_without_symmetry(numbers, of_inputs, of_targets):
     assert found.dimension == plain.dimension == 0 and found.name == plain.name
 
 
-@pytest.mark.parametrize("numbers, of_inputs, of_targets", CASES[::2])
+@pytest.mark.parametrize(
+    "numbers, of_inputs, of_targets",
+    [CASES[0], CASES[-1], *(pytest.param(*case.values, marks=pytest.mark.slow, id=case.id) for case in CASES[2:-1:2])],
+)
 def test_fields(numbers, of_inputs, of_targets):
     u = plane_waves(*draw_waves(60, stream(11, "extreme units")), size=48)
     found = find(u, blur(u, 2.0), numbers, of_inputs, of_targets, atlas=field_atlas())

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from atlasd.errors import InputError
-from atlasd.geometry.actions import gradient
 
 VARIABLES = (
     "TMQ", "U850", "V850", "UBOT", "VBOT", "QREFHT", "PS", "PSL",
@@ -244,3 +243,11 @@ def _outlined(strengths: list[Tensor], shape: torch.Size, discord: float, genera
             strength = strength * math.exp(discord * _RESIZED * moved[2])
         seen = torch.maximum(seen, strength)
     return seen
+
+
+def gradient(field: Tensor, axis: int) -> Tensor:
+    """Fourth-order central differences along one axis; lower order on the two outermost pixels."""
+    f = [field.narrow(axis, i, field.shape[axis] - 4) for i in range(5)]
+    inner, edges = (8 * (f[3] - f[1]) - (f[4] - f[0])) / 12, torch.gradient(field, dim=axis)[0]
+    ends = [edges.narrow(axis, start, 2) for start in (0, field.shape[axis] - 2)]
+    return torch.cat([ends[0], inner, ends[1]], dim=axis)

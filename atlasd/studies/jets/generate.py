@@ -2,7 +2,7 @@
 
 The settings are those of the top-tagging reference set, at particle level: proton collisions at 14 TeV without
 multiple interactions, anti-kT jets of radius 0.8 with 550 to 650 GeV and |eta| below 2, tops with all their decay
-quarks inside the jet, and no detector simulation. The file that is written has the reference set's form.
+quarks inside the jet, and no detector simulation. Arrays are written, beside them the momentum of each top, `truth`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from atlasd.data.pandas_table import TableWriter
 from atlasd.errors import DataError, InputError
 from atlasd.runtime.files import write_atomically
 from atlasd.runtime.pool import process_pool
 from atlasd.runtime.progress import Progress, Silent
 from atlasd.runtime.random import stream
-from atlasd.studies.jets.data import LABEL, jet_columns, read_jets
 
-_TRUTH = ("truthE", "truthPX", "truthPY", "truthPZ")
 _NEUTRINOS = (12, 14, 16)
 _COMMON = ("Beams:idA = 2212", "Beams:idB = 2212", "PartonLevel:MPI = off", "Print:quiet = on")
 _TOPS = ("Top:gg2ttbar = on", "Top:qqbar2ttbar = on", "24:onMode = off", "24:onIfAny = 1 2 3 4 5")
@@ -70,7 +67,7 @@ def generate_jets(
     """Generates jets, half of them tops, into one file; a run that was stopped goes on where it was.
 
     Arguments:
-        path: The `.h5` file to write.
+        path: The `.npz` file to write.
         shard: Jets that one process makes at a time, and keeps.
     """
     path, settings = Path(path), settings or JetSettings()
@@ -86,7 +83,7 @@ def generate_jets(
     missing = [task for task in tasks if not task[0].is_file()]
     for _ in (progress or Silent()).track(_work(missing, workers), "generate jets", len(missing)):
         pass
-    write_atomically(path, lambda part: _merge(part, [task[0] for task in tasks], settings.constituents))
+    _write(path, _merged([task[0] for task in tasks]))
     for task in tasks:
         task[0].unlink()
     (folder / "settings.json").unlink()
@@ -128,13 +125,23 @@ def _work(tasks: list[tuple[Path, int, JetSettings, int, int]], workers: int) ->
 
 def _one(task: tuple[Path, int, JetSettings, int, int]) -> None:
     path, count, settings, seed, number = task
-    arrays: dict[str, Any] = dict(generate_shard(count, settings, seed, number))
+    _write(path, generate_shard(count, settings, seed, number))
 
+
+def _write(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     def write(part: Path) -> None:
         with part.open("wb") as handle:
-            np.savez_compressed(handle, **arrays)
+            np.savez_compressed(handle, **arrays)  # type: ignore[arg-type]
 
     write_atomically(path, write)
+
+
+def _merged(shards: list[Path]) -> dict[str, npt.NDArray[Any]]:
+    parts = []
+    for shard in shards:
+        with shard.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
+            parts.append(dict(file))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _claim(folder: Path, wanted: dict[str, Any]) -> None:
@@ -150,17 +157,6 @@ def _claim(folder: Path, wanted: dict[str, Any]) -> None:
             )
         return
     write_atomically(record, lambda part: part.write_text(json.dumps(wanted)))
-
-
-def _merge(path: Path, shards: list[Path], constituents: int) -> None:
-    columns = [*jet_columns(constituents), *_TRUTH]
-    with TableWriter(path, [(columns, "float32"), (["ttv", LABEL], "int64")]) as table:
-        for shard in shards:
-            with shard.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-                truth = file["truth"]
-            for momenta, labels in read_jets(shard, batch=len(truth)):
-                values = np.concatenate([momenta.flatten(1).numpy(), truth], axis=1)
-                table.append([values, np.stack([np.zeros(len(labels), np.int64), labels.numpy()], 1)])
 
 
 def _jets(label: int, settings: JetSettings, seed: int) -> Iterator[tuple[npt.NDArray[np.float32], list[float]]]:

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from writers import write_climate, write_map
 
 from atlasd.errors import DataError, InputError
 from atlasd.runtime.progress import Silent
@@ -15,7 +16,6 @@ from atlasd.studies import find_experiment
 from atlasd.studies.climate import downstream
 from atlasd.studies.climate.synthetic import synthetic_climate
 from atlasd.studies.climate.vertices import VertexMaps, agreement, given_maps, score_maps, synthetic_maps
-from atlasd.studies.climate.write import write_climate, write_map
 from atlasd.studies.config import configure
 
 SMALL = {"train": 3, "test": 2, "experts": 2, "rows": 32, "width": 2, "epochs": 2, "seeds": 1, "average": 0.5}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import xarray
+from writers import write_climate, write_map
 
 from atlasd.errors import DataError, InputError
 from atlasd.geometry.actions import GridAction
@@ -15,7 +16,6 @@ from atlasd.runtime.random import stream
 from atlasd.studies.climate.files import open_climate
 from atlasd.studies.climate.run import DISCOVERY, climate_samples
 from atlasd.studies.climate.synthetic import VARIABLES, _classes, _weather, synthetic_climate
-from atlasd.studies.climate.write import write_climate, write_map
 
 SHAPE = (24, 36)
 NAMES = ("TMQ", "U850", "PSL")  # files with all sixteen take long to open

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from writers import write_map
 
 from atlasd.discovery.discover import TOLERANCE
 from atlasd.discovery.gradient import GradientSearch
 from atlasd.discovery.spectral import SpectralSearch
 from atlasd.errors import InputError
-from atlasd.geometry.actions import GridAction, gradient
+from atlasd.geometry.actions import GridAction
 from atlasd.geometry.atlas import Atlas
 from atlasd.prediction.fit import fit_predictor
 from atlasd.prediction.train import Schedule
@@ -19,9 +20,8 @@ from atlasd.studies.climate import run as climate
 from atlasd.studies.climate.cgnet import CGNetPredictor, ChartCGNet
 from atlasd.studies.climate.run import DISCOVERY
 from atlasd.studies.climate.second_order import ACTIONS, SecondOrderPredictor
-from atlasd.studies.climate.synthetic import synthetic_climate
+from atlasd.studies.climate.synthetic import gradient, synthetic_climate
 from atlasd.studies.climate.vertices import jaccard_loss, segmentation_scores
-from atlasd.studies.climate.write import write_map
 from atlasd.studies.config import configure
 
 SMALL = {"samples": 40, "rows": 64}

@@ -52,7 +52,7 @@ def test_lorentz_group_from_few_events():
 
 
 def test_shuffled_labels_give_nothing():
-    found, extras = run(DimuonConfig(samples=2000, labels="shuffled"), 0, Silent())
+    found, extras = run(DimuonConfig(samples=1000, labels="shuffled"), 0, Silent())
     assert found.group.dimension == 0 and found.group.components == 1 and not found.verdict.symmetric
     assert found.headline == "Cannot tell"
     assert extras.metrics["dimension"] == 0 and not extras.fields

@@ -6,8 +6,9 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from writers import TableWriter
 
-from atlasd.data.pandas_table import TableReader, TableWriter
+from atlasd.data.pandas_table import TableReader
 from atlasd.errors import DataError, InputError
 from atlasd.runtime.random import stream
 from atlasd.studies.jets.data import find_jets, jet_columns, jet_count, load_jets, read_jets

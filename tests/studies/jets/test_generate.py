@@ -28,7 +28,7 @@ def fake(monkeypatch):
 
 
 def test_shards_become_one_file(fake, tmp_path):
-    path = generate_jets(tmp_path / "train.h5", 25, settings=FEW, shard=10)
+    path = generate_jets(tmp_path / "train.npz", 25, settings=FEW, shard=10)
     momenta, labels = load_jets(path)
     assert momenta.shape == (25, 20, 4) and labels.tolist() == [*[0, 1] * 5, *[0, 1] * 5, 0, 1, 0, 1, 0]
     assert momenta[:, 0, 0].tolist() == [1.0] * 10 + [2.0] * 10 + [3.0] * 5
@@ -39,7 +39,7 @@ def test_shards_become_one_file(fake, tmp_path):
 
 def test_command(fake, tmp_path, capsys):
     assert main(["data", "jets", "--count", "12", "--workers", "1", "--out", str(tmp_path), "-q"]) == 0
-    path = tmp_path / "jets-12-seed0.h5"
+    path = tmp_path / "jets-12-seed0.npz"
     assert capsys.readouterr().out.strip() == str(path) and len(load_jets(path)[1]) == 12
 
 
@@ -54,18 +54,18 @@ def test_goes_on_where_it_stopped(fake, tmp_path, monkeypatch):
 
     monkeypatch.setattr(jets, "generate_shard", failing)
     with pytest.raises(KeyboardInterrupt):
-        generate_jets(tmp_path / "a.h5", 30, settings=FEW, shard=10)
-    assert not (tmp_path / "a.h5").exists()
-    generate_jets(tmp_path / "a.h5", 30, settings=FEW, shard=10)
+        generate_jets(tmp_path / "a.npz", 30, settings=FEW, shard=10)
+    assert not (tmp_path / "a.npz").exists()
+    generate_jets(tmp_path / "a.npz", 30, settings=FEW, shard=10)
     assert made == [0, 1, 1, 2]
 
 
 def test_other_settings_do_not_mix(fake, tmp_path):
-    folder = tmp_path / "a.h5.shards"
+    folder = tmp_path / "a.npz.shards"
     folder.mkdir()
     (folder / "settings.json").write_text(json.dumps({"seed": 3}))
     with pytest.raises(InputError, match="holds jets made with another"):
-        generate_jets(tmp_path / "a.h5", 30, settings=FEW, shard=10)
+        generate_jets(tmp_path / "a.npz", 30, settings=FEW, shard=10)
 
 
 def test_without_the_extra(tmp_path, monkeypatch):
@@ -74,14 +74,14 @@ def test_without_the_extra(tmp_path, monkeypatch):
 
     monkeypatch.setattr(jets.importlib, "import_module", missing)
     with pytest.raises(DataError, match=r"pip install 'atlasd\[jets\]'"):
-        generate_jets(tmp_path / "a.h5", 10)
+        generate_jets(tmp_path / "a.npz", 10)
 
 
 def test_bad_settings(tmp_path):
     with pytest.raises(InputError, match="0 < lowest < highest"):
         JetSettings(lowest=700.0)
     with pytest.raises(InputError, match="must be positive, got 0"):
-        generate_jets(tmp_path / "a.h5", 0)
+        generate_jets(tmp_path / "a.npz", 0)
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def test_few_jets_never_give_a_wrong_group(seed):
 
 @shared
 def test_shuffled_labels_give_nothing():
-    found, _ = run(TopTaggingConfig(samples=2000, labels="shuffled"), 0, Silent())
+    found, _ = run(TopTaggingConfig(samples=1000, labels="shuffled"), 0, Silent())
     assert found.group.dimension == 0 and found.group.components == 1
 
 
@@ -68,7 +68,9 @@ def test_lorentz_group_with_scaling_and_parity(seed):
 @shared
 def test_generators_are_counted_as_they_were_proposed():
     """The verdict brings what it keeps to a standard form, in which no two generators share an entry."""
-    config = TopTaggingConfig(samples=1000, search="gradient", similarity="cosine", batches=5, epochs=2)
+    config = TopTaggingConfig(
+        samples=300, constituents=8, search="gradient", similarity="cosine", batches=5, epochs=2, starts=4
+    )
     found, extras = run(config, 0, Silent())
     assert extras.metrics["proposed"] == len(found.proposed)
     assert extras.metrics["shared_pairs"] == shared_pairs(found.proposed)

@@ -36,11 +36,11 @@ def test_velocities_in_a_table(tmp_path):
 
 def test_rows_one_after_the_other(tmp_path):
     # Quasi-periodic: two frequencies beat, so that all radii are seen.
-    t = 0.3 * np.arange(600)
-    size = 1.5 + np.cos(0.137 * t) + 1e-3 * np.random.default_rng(0).normal(size=600)
+    t = 0.3 * np.arange(200)
+    size = 1.5 + np.cos(0.137 * t) + 1e-3 * np.random.default_rng(0).normal(size=200)
     q, p = size * np.cos(t), -size * np.sin(t)
     found, extras = run(OwnConfig(file=write(tmp_path / "states.csv", ["q", "p"], [q, p]), flow=True), 0, Silent())
-    assert extras.metrics["samples"] == 599 and found.verdict.reason
+    assert extras.metrics["samples"] == 199 and found.verdict.reason
 
 
 xarray = pytest.importorskip("xarray")
@@ -150,7 +150,7 @@ def test_charts_are_planned_before_work_starts(here):
 
 
 def test_targets_that_move(here, capsys):
-    x = torch.randn(800, 2, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
     y = x * x.norm(dim=-1, keepdim=True)
     np.savez(here / "pull.npz", q=x.numpy(), q_next=y.numpy())
     assert main(["discover", "pull.npz", "--input", "q", "--target", "q_next"]) == 0

@@ -27,7 +27,9 @@ TASKS = {
 FEW = {"gradient_batches": 2, "liegan_steps": 2, "augmentation_steps": 2}
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    "name", [*(n for n in TASKS if n != "diffusions"), pytest.param("diffusions", marks=pytest.mark.slow)]
+)
 def test_every_rival_answers_in_the_same_form(name):
     contest = find_contest(name)
     few = {key: value for key, value in FEW.items() if key in {f.name for f in fields(contest.config)}}
@@ -105,7 +107,7 @@ def test_the_truth_augments():
 
 def test_ours_finds_the_rotation_of_two_bodies_and_none_under_a_force():
     """Both bodies are always opposite to each other: their states lie in four of eight dimensions."""
-    config = compare_two_body.CompareTwoBodyConfig(samples=200, network_steps=0)
+    config = compare_two_body.CompareTwoBodyConfig(samples=120, network_steps=0)
     measure = find_contest("two-body").measure
     side = compare_two_body.data(config, 0, False)
     assert measure(compare_two_body.ours(side, config, 0).parts, side) < 3
