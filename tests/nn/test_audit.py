@@ -177,6 +177,14 @@ def test_chance_in_a_model_is_no_breaking(x):
     assert not any("call to call" in note for note in audit(nn.AvgPool2d(3, 1, 1).bfloat16(), x.bfloat16(), C4).notes)
 
 
+def test_the_layer_is_named_in_three_dimensions():
+    torch.manual_seed(5)
+    x = torch.randn(8, 1, 7, 7, 7)
+    even = nn.AvgPool3d(3, 1, 1)
+    assert audit(even, x, ad.known.octahedral()).symmetric
+    assert audit(nn.Sequential(even, nn.Conv3d(1, 2, 3)), x, ad.known.octahedral()).culprit.name == "1"
+
+
 def test_inputs_that_a_model_does_not_take_are_one_line(x):
     with pytest.raises(InputError, match="got float64 numbers of shape"):
         audit(nn.Conv2d(1, 1, 3), x.double(), C4)
