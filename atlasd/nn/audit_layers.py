@@ -154,7 +154,7 @@ def audit_layers(
         return ()
     grid = tuple(x.shape[2:]) if isinstance(action, GridAction) else ()
     rows: list[LayerFinding] = []
-    found = False
+    found = blind = False  # blind: the layers just before could not be judged
     for one, other in zip(before, after, strict=True):
         pairs = list(zip(one.given, other.given, strict=True))
         given = max((_misfit(a, b, g, grid) for a, b in pairs), default=0.0)
@@ -163,7 +163,10 @@ def audit_layers(
         if one.parts and not culprit:
             continue
         cause = _cause(one, other, g, grid, tolerance, given) if culprit else ""
+        if culprit and blind and math.isnan(given):
+            cause = f"{cause or 'unknown'}; or a layer before it, which takes more samples to be judged"
         found = found or culprit
+        blind = math.isnan(made) or (blind and _off(made, tolerance))
         if culprit and one.pointwise and rows and cause != _HALF and not _off(given, tolerance):
             # A pointwise nonlinearity shows what the layer before did to the channels.
             rows[-1] = replace(rows[-1], culprit=True, cause=cause or _MIXED)
@@ -255,6 +258,8 @@ def _cause(one: Step, other: Step, g: Tensor, grid: tuple[int, ...], tolerance: 
         border = max(1, min(one.made.shape[2:]) // 4)
         if not _off(_misfit(one.made, other.made, g, grid, border), tolerance):
             return "padding: only the border is off"
+    if one.weighted and one.kind.lower() in ("add", "sub", "mul"):
+        return "constants that are not the same everywhere, such as positions"
     return "its weights do not obey the constraint" if one.weighted else ""
 
 
