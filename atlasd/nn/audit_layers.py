@@ -203,7 +203,8 @@ def _misfit(a: Tensor, b: Tensor, g: Tensor, grid: tuple[int, ...], border: int 
         if min(a.shape[2:]) > 1:
             a = GridAction(dimensions=d, fill="zeros").on_input(g, a)
         if border:
-            a, b = (z[(..., *[slice(border, -border)] * d)] for z in (a, b))
+            inside: Any = (..., *[slice(border, -border)] * d)
+            a, b = a[inside], b[inside]
         u, v = (z.movedim(1, -1).flatten(0, -2) for z in (a, b))
         left = _procrustes(u, v)
         spread = v.square().mean()
