@@ -330,7 +330,8 @@ def words(
         # "No symmetry" would be said of a question that most of the data cannot answer.
         most = 2 * untested > group.algebra.size**2
         kind = "Not testable: of what could be tested," if most else "No symmetry:"
-        if any(d.coverage >= MOST for d in open_ones) and not most:
+        # What is clearly broken, by however little, is no exact symmetry; what may be exact leaves the question open.
+        if any(d.coverage >= MOST and d.lower <= EXACT * tolerance for d in open_ones) and not most:
             kind = "Cannot tell: no continuous symmetry;"
         reason = f"{kind} {breaking}."
         if open_ones:

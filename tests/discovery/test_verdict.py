@@ -233,11 +233,14 @@ def finding(decision, lower, upper, coverage=1.0):
     return Finding(direction, torch.eye(2).double(), torch.zeros(1).double())
 
 
-@pytest.mark.parametrize(("coverage", "headline"), [(0.9, "Cannot tell"), (0.1, "No symmetry")])
-def test_open_elements_among_the_data_leave_the_question_open(coverage, headline):
+@pytest.mark.parametrize(
+    ("lower", "coverage", "headline"),
+    [(0.0, 0.9, "Cannot tell"), (0.0, 0.1, "No symmetry"), (0.15, 0.9, "No symmetry")],
+)
+def test_open_elements_among_the_data_leave_the_question_open(lower, coverage, headline):
     nothing = torch.zeros(0, 2, 2).double()
     generators = Conclusion(nothing, [], [finding("broken", 0.8, 0.9)])
-    elements = Conclusion(torch.eye(2).double()[None], [], [finding("cannot tell", 0.1, 0.3, coverage)])
+    elements = Conclusion(torch.eye(2).double()[None], [], [finding("cannot tell", lower, 0.3, coverage)])
     said = words(ad.Group(ad.LieAlgebra(nothing)), generators, elements, untested=0, tolerance=0.2)
     assert not said.symmetric and said.reason.split(":")[0] == headline
     assert "breaking of at least 80%" in said.reason and "said of 0.3" in said.reason
