@@ -89,7 +89,7 @@ def test_energy_of_an_oscillator(share):
     assert share or found[0].formula == "x^2 + y^2"
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_nothing_is_conserved(seed):
     x = states(600, 2, seed)
     damped = ad.discover_flow(x, oscillator(x, damping=0.3), cosets=False)
