@@ -165,6 +165,26 @@ def test_a_layer_that_too_few_samples_can_judge_is_not_cleared():
     assert "a layer before it, which takes more samples" in few.cause
 
 
+def test_chance_in_a_model_is_no_breaking(x):
+    def model(z, breaking=0.0):
+        y = nn.functional.avg_pool2d(z, 3, 1, 1)
+        return y + 0.01 * torch.randn(y.shape) + breaking * y.roll(1, -1)
+
+    torch.manual_seed(4)
+    found = audit(model, x, C4)
+    assert not found.broken and not found.symmetric and "differ from call to call" in found.notes[-1]
+    assert audit(lambda z: model(z, 0.5), x, C4).broken
+    assert not any("call to call" in note for note in audit(nn.AvgPool2d(3, 1, 1).bfloat16(), x.bfloat16(), C4).notes)
+
+
+def test_the_layer_is_named_in_three_dimensions():
+    torch.manual_seed(5)
+    x = torch.randn(8, 1, 7, 7, 7)
+    even = nn.AvgPool3d(3, 1, 1)
+    assert audit(even, x, ad.known.octahedral()).symmetric
+    assert audit(nn.Sequential(even, nn.Conv3d(1, 2, 3)), x, ad.known.octahedral()).culprit.name == "1"
+
+
 def test_inputs_that_a_model_does_not_take_are_one_line(x):
     with pytest.raises(InputError, match="got float64 numbers of shape"):
         audit(nn.Conv2d(1, 1, 3), x.double(), C4)
