@@ -130,7 +130,7 @@ def _maps(action: Literal["affine", "linear"] | PolynomialAction) -> VectorActio
 
 
 def _quotient(basis: Tensor, flow: Tensor, rows: Tensor) -> Tensor | None:
-    """Generators `(k - 1, n, n)` that stand for those of `basis` up to the flow, which commutes with all of them.
+    """Generators `(k - 1, n, n)` that span `basis` modulo the flow, which commutes with all of them.
 
     Any subspace that holds all brackets is an ideal. `None` where the flow is itself made of brackets.
 
