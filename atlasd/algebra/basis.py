@@ -8,8 +8,6 @@ from torch import Tensor
 from atlasd.algebra.structure import orthonormal_rows
 from atlasd.errors import InputError
 
-_STARTS = 4
-_SWEEPS = 30
 # An entry above this share of the largest belongs to the generator, one below it to the noise.
 _SUPPORT = 0.2
 
@@ -41,7 +39,7 @@ def cosine_similarity(basis: Tensor) -> Tensor:
 
 
 def standard_form(basis: Tensor) -> Tensor:
-    r"""The basis of the same span with the least :func:`standard_similarity` that could be found.
+    r"""The basis of the same span whose generators share few non-zero positions.
 
     Each generator has largest absolute entry 1, its first large entry positive when the lower triangle is
     read before the upper (rotations read `[[0, -1], [1, 0]]`), and the order is rotations, boosts, others.
@@ -70,10 +68,7 @@ def standard_form(basis: Tensor) -> Tensor:
     frame = orthonormal_rows(basis.flatten(1), 1e-6)
     if frame.shape[0] == 0:
         return frame.reshape(0, n, n)
-    found = [_polish(_descend(start), frame) for start in _starts(frame)]
-    # The first start wins ties, so that rounding does not choose between equals.
-    scores = [round(float(_pair_sum(_unit(rows).abs(), absolute=False)), 6) for rows in found]
-    best = found[scores.index(min(scores))].unflatten(1, (n, n))
+    best = _polish(_echelon(frame), frame).unflatten(1, (n, n))
     return _order(torch.stack([_orient(matrix) for matrix in best]))
 
 
@@ -93,20 +88,12 @@ def _pair_sum(rows: Tensor, absolute: bool) -> Tensor:
     return torch.triu(gram, diagonal=1).sum(dim=(-2, -1))
 
 
-def _starts(frame: Tensor) -> list[Tensor]:
-    r"""Sparse bases of the span: echelon forms whose pivots were chosen from differently scaled columns.
+def _echelon(frame: Tensor) -> Tensor:
+    r"""Reduced echelon form `(k, d)` whose pivots are picked greedily.
 
-    Where a disjoint basis exists every echelon form is one: independent columns lie in different supports.
+    Where a disjoint basis exists it is one: independent columns lie in different supports.
     """
-    generator = torch.Generator().manual_seed(0)
-    scales = [torch.ones(frame.shape[1])]
-    scales += [0.3 + 0.7 * torch.rand(frame.shape[1], generator=generator) for _ in range(_STARTS - 1)]
-    return [_echelon(frame, scale.to(frame)) for scale in scales]
-
-
-def _echelon(frame: Tensor, scale: Tensor) -> Tensor:
-    r"""Reduced echelon form `(k, d)` whose pivots are picked greedily among the scaled columns."""
-    remaining = frame * scale
+    remaining = frame
     pivots: list[int] = []
     for _ in range(frame.shape[0]):
         norms = remaining.norm(dim=0)
@@ -116,44 +103,6 @@ def _echelon(frame: Tensor, scale: Tensor) -> Tensor:
         direction = remaining[:, pivot] / norms[pivot]
         remaining = remaining - direction[:, None] * (direction @ remaining)
     return torch.linalg.solve(frame[:, sorted(pivots)], frame)
-
-
-def _descend(rows: Tensor) -> Tensor:
-    r"""Coordinate descent on the similarity: adds to a row the multiple of another that zeroes an entry.
-
-    Along :math:`b_i + t\,b_j` the similarity is piecewise smooth with its kinks, where minima sit, at
-    the t that make an entry vanish; all of them are tried at once.
-    """
-    k = rows.shape[0]
-    rows = _unit(rows)
-    for _ in range(_SWEEPS if k > 1 else 0):
-        improved = False
-        for i in range(k):
-            others = torch.cat([rows[:i], rows[i + 1 :]])
-            safe = torch.where(others.abs() > 0.05, others, torch.inf)
-            steps = -rows[i] / safe  # (k - 1, d)
-            steps = torch.where(steps.abs() < 5.0, steps, 0.0)
-            trials = _unit(rows[i] + steps[..., None] * others[:, None])  # (k - 1, d, d)
-            # A trial that nearly left the old direction would make the basis degenerate.
-            fresh = (trials @ _novel(rows[i], others)).abs() > 0.2
-            scores = (trials.abs() @ others.abs().mT).sum(-1)
-            scores = torch.where(fresh, scores, torch.inf).flatten()
-            now = (rows[i].abs() @ others.abs().mT).sum()
-            lowest = scores.min()
-            if lowest < now - 1e-4:
-                first = int((scores < lowest + 1e-9).nonzero()[0])
-                rows[i] = trials.flatten(0, 1)[first]
-                improved = True
-        if not improved:
-            break
-    return rows
-
-
-def _novel(row: Tensor, others: Tensor) -> Tensor:
-    r"""The unit direction of `row` that `others` do not span."""
-    q = torch.linalg.qr(others.mT).Q
-    rest = row - q @ (q.mT @ row)
-    return rest / rest.norm().clamp(min=1e-30)
 
 
 def _polish(rows: Tensor, frame: Tensor) -> Tensor:

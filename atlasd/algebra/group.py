@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from atlasd.algebra.identify import Identification
 
 
-@storable("algebra", "cosets", "tolerance", "correction", "dropped", "affine", "noise")
+@storable("algebra", "cosets", "tolerance", "affine", "noise")
 @dataclass(frozen=True, eq=False, init=False)
 class Group:
     r"""The matrices :math:`C_i \exp(A_1) \exp(A_2) \cdots` with A in an algebra and C a list of cosets.
@@ -32,8 +32,6 @@ class Group:
         cosets: One representative per component, with shape `(m, n, n)`, the identity first. Only the
             identity if left out.
         tolerance: Largest residual at which a matrix counts as a member, to bear noise.
-        correction: Largest relative change that :meth:`close` made to a candidate.
-        dropped: How many candidates :meth:`close` left out.
         affine: Whether the matrices are homogeneous, with a translation in the last column; this decides the name.
         noise: Relative error to expect in each generator; this decides the name as well.
 
@@ -52,8 +50,6 @@ class Group:
     algebra: LieAlgebra
     cosets: Tensor
     tolerance: float
-    correction: float
-    dropped: int
     affine: bool
     noise: float
 
@@ -63,8 +59,6 @@ class Group:
         cosets: Tensor | None = None,
         *,
         tolerance: float = TOLERANCE,
-        correction: float = 0.0,
-        dropped: int = 0,
         affine: bool = False,
         noise: float = 0.03,
     ) -> None:
@@ -80,14 +74,7 @@ class Group:
             (torch.linalg.matrix_rank(_equilibrated(given)) == n).all()
         ):
             raise InputError("`cosets` must be invertible, got a singular matrix; leave it out.")
-        fields = {
-            "algebra": algebra,
-            "tolerance": tolerance,
-            "correction": correction,
-            "dropped": dropped,
-            "affine": affine,
-            "noise": noise,
-        }
+        fields = {"algebra": algebra, "tolerance": tolerance, "affine": affine, "noise": noise}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         if not torch.equal(given[0], identity) and not bool(self.membership.residuals(given[0]) <= tolerance):
@@ -121,11 +108,11 @@ class Group:
             max_order: Most components; a candidate that leads beyond is dropped.
 
         Returns:
-            The group, with `correction` and `dropped` set.
+            The group.
         """
         algebra = algebra if isinstance(algebra, LieAlgebra) else LieAlgebra(algebra)
-        found = close_products(Membership(algebra), torch.as_tensor(candidates), accept, tolerance, max_order)
-        return cls(algebra, found.cosets, tolerance=tolerance, correction=found.correction, dropped=found.dropped)
+        cosets = close_products(Membership(algebra), torch.as_tensor(candidates), accept, tolerance, max_order)
+        return cls(algebra, cosets, tolerance=tolerance)
 
     @cached_property
     def membership(self) -> Membership:
@@ -230,8 +217,6 @@ class Group:
         other = Group(
             algebra, c @ self.cosets @ inverse, tolerance=self.tolerance, affine=self.affine, noise=self.noise
         )
-        object.__setattr__(other, "correction", self.correction)
-        object.__setattr__(other, "dropped", self.dropped)
         # A basis change does not change the name, and may make it hard to see.
         other.__dict__["identification"] = self.identification
         return other

@@ -103,7 +103,6 @@ def _finite_name(group: Group, determinants: Tensor) -> tuple[str, Evidence]:
         "centre": len(finite.centre),
         "rotations": rotations,
         "reversing": group.components - rotations,
-        "correction": group.correction,
     }
     if group.components == 2:
         evidence["kind"] = "half turn" if rotations == 2 else _kind_of_reversal(group.cosets[1])

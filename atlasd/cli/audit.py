@@ -16,7 +16,8 @@ from atlasd.errors import DataError, InputError
 if TYPE_CHECKING:
     from atlasd.algebra.group import Group
 
-_MOST = 256
+_FIELDS, _VECTORS = 256, 4096
+"""Samples by default: layers of vectors are judged by regressions on all their channels."""
 
 
 def audit(
@@ -26,7 +27,7 @@ def audit(
     input: Annotated[str, typer.Option(metavar="NAME", help="Variable of the inputs  [default: x, or the first]")] = "",
     target: Annotated[str, typer.Option(metavar="NAME", help="Variable of the targets: what the data have.")] = "",
     vectors: Annotated[bool, typer.Option("--vectors", help="Outputs are vectors that transform.")] = False,
-    samples: Annotated[int, typer.Option(help="Most samples used.")] = _MOST,
+    samples: Annotated[int, typer.Option(help=f"Most samples used; 0 for {_FIELDS} fields or {_VECTORS} vectors.")] = 0,
     fix: Annotated[bool, typer.Option("--fix", help="Make it symmetric and show the price; needs --target.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where to write the page  [default: MODEL.audit.html]")] = None,
     seed: Seed = 0,
@@ -100,8 +101,6 @@ def _read(path: Path, input: str, target: str, samples: int) -> tuple[Any, Any]:
     file = open_data(path)
     names = list(file.variables)
     first = input or ("x" if "x" in names else names[0])
-    rows = slice(0, samples)
-    return (
-        find_variable([file], first).read(rows),
-        find_variable([file], target).read(rows) if target else None,
-    )
+    inputs = find_variable([file], first)
+    rows = slice(0, samples or (_FIELDS if len(inputs.shape) > 3 else _VECTORS))
+    return inputs.read(rows), find_variable([file], target).read(rows) if target else None

@@ -28,6 +28,7 @@ def read_variables(path: Path, kind: str) -> dict[str, Variable]:
         first, remarks = next(lines, ""), []
         while first.startswith("#"):
             remarks.append(first)
+            check_count(path, len(remarks), "remarks")
             first = next(lines, "")
         if not first.strip():
             raise DataError(f"`{path}` must start with a line of column names, got an empty line.")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+
+# Arrow's own allocator takes a gigabyte at once, which is most of what a file may. It is chosen on the first use.
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 import pyarrow.parquet as parquet
 
 from atlasd.data.file_limits import check_claim, check_count
@@ -34,7 +38,7 @@ def _read(path: Path, name: str, rows: slice, axis: int) -> np.ndarray:
     with parquet.ParquetFile(path) as file:
         start, stop, step = rows.indices(file.metadata.num_rows)
         parts, first = [], 0
-        for batch in file.iter_batches(_ROWS, columns=[name]):
+        for batch in file.iter_batches(_ROWS, columns=[name], use_threads=False):
             begin = max(start - first, (start - first) % step)
             parts.append(batch.column(0).to_numpy(zero_copy_only=False)[begin : max(stop - first, 0) : step])
             first += len(batch)

@@ -160,9 +160,7 @@ class Attempt:
         if cosets is not None and cosets.regardless:
             judged = self._propose(cosets)
             clock("coset search")
-        undecided = not self.generators.kept and self.undecided
-        # Where a continuous part could not be decided, elements of it are not to be claimed one by one.
-        if judged is not None and self.testable and not undecided:
+        if judged is not None and self.testable:
             discrete = partial(
                 conclude_cosets, self.judge, search=judged, relevant=self.found.relevant, seed=self.seed,
                 progress=self.shown,

@@ -20,7 +20,7 @@ from atlasd.discovery.decide import Finding, approximate, exact_class
 from atlasd.discovery.problem import Proposal
 from atlasd.discovery.result import Direction, Verdict
 from atlasd.discovery.verdict import Judge
-from atlasd.limits import APART, EXACT
+from atlasd.limits import APART, EXACT, MOST
 from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 
@@ -237,19 +237,24 @@ def conclude_cosets(
 def exact_first(
     judge: Judge, generators: Conclusion, discrete: Callable[[LieAlgebra, float], Conclusion]
 ) -> tuple[Conclusion, Conclusion]:
-    """Generators with their cosets, or exact elements alone where every generator is clearly only approximate.
+    """Generators with their cosets, or exact elements alone where every generator is clearly worse than they.
 
     A polygon with many corners is nearly round: its rotations pass the tolerance, but a few of them are exact. What a
     map of fields gets wrong may have the symmetry of the grid, and makes its elements look better.
     """
     kept = generators.kept
-    least = min((f.direction.lower for f in kept), default=0.0)
+    undecided = not kept and any(f.direction.decision == "cannot tell" for f in generators.dropped)
+    nothing, near = generators.matrices[:0], dict(enumerate(generators.dropped if undecided else kept))
+    least = _lowest(near) if near else 0.0
     if least > APART * judge.floor and not (judge.problem.is_field and least <= judge.hidden):
-        alone = discrete(LieAlgebra(generators.matrices[:0]), least / APART)
+        alone = discrete(LieAlgebra(nothing), least / APART)
         worst = max((f.direction.upper for f in alone.kept), default=math.inf)
         if APART * worst < least:
             others = [*generators.dropped, *(approximate(f) for f in kept)]
-            return Conclusion(generators.matrices[:0], [], others, generators.notes), alone
+            return Conclusion(nothing, [], others, generators.notes), alone
+    if undecided:
+        # Elements of a continuous part that could not be decided are not to be claimed one by one.
+        return generators, Conclusion(torch.eye(judge.problem.size, dtype=torch.float64)[None], [], [])
     # An error of a generator takes away what its algebra has in common with others: equal stretches become unequal.
     named = LieAlgebra(generators.matrices if generators.named is None else generators.named)
     return generators, discrete(named, 1.0)
@@ -319,11 +324,16 @@ def words(
     elif any(d in open_ones for d in (f.direction for f in generators.dropped)) or (open_ones and not broken):
         reason = f"Cannot tell: {open_ones[0].reason}."
     elif broken:
-        least = min(d.lower for d in broken)
+        parts = [f.direction.lower for f in generators.dropped if f.direction.decision == "broken"]
+        least = min(parts or [d.lower for d in broken])
+        breaking = f"the least broken direction has a breaking of at least {least:.0%}"
         # "No symmetry" would be said of a question that most of the data cannot answer.
         most = 2 * untested > group.algebra.size**2
         kind = "Not testable: of what could be tested," if most else "No symmetry:"
-        reason = f"{kind} the least broken direction has a breaking of at least {least:.0%}."
+        # What is clearly broken, by however little, is no exact symmetry; what may be exact leaves the question open.
+        if any(d.coverage >= MOST and d.lower <= EXACT * tolerance for d in open_ones) and not most:
+            kind = "Cannot tell: no continuous symmetry;"
+        reason = f"{kind} {breaking}."
         if open_ones:
             reason += f" Of single elements, {len(open_ones)} could not be decided: {open_ones[0].reason}."
     elif untested or any(f.untested for f in dropped):

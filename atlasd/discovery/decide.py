@@ -63,7 +63,7 @@ def decide(
         coverage: Share of the transformed samples that lie where data are.
         extent: The largest size that was judged.
     """
-    lower = root(low)
+    lower = min(root(low), 1.0)
     strength = min(root(ratio) / max(kappa, MOST), 1.0)
     decision: Decision
     if lower > tolerance:

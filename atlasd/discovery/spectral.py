@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from atlasd.discovery.coverage import quadric
 from atlasd.discovery.descent import FieldSearch, model, orthogonal_complement
 from atlasd.discovery.problem import Problem, Proposal, solve
 from atlasd.discovery.residual import Residual, known_inputs, scaled
 from atlasd.errors import InputError
 from atlasd.geometry.monomials import Monomials
 from atlasd.geometry.polynomial import PolynomialAction
-from atlasd.limits import MOST
+from atlasd.limits import LEVEL, MOST
 from atlasd.runtime.progress import Progress
 
 _UNFELT = 0.1
@@ -25,6 +26,7 @@ _NEAR = 0.3
 _REACHED = (math.pi / 2, 0.5, 0.15, 0.05)
 """Sizes at which directions are refined: the largest at which half of the transformed samples lie where data are."""
 _STEP, _STEPS, _LOOKED = 1e-3, 8, 384
+_ALONG = "the data lie on a quadric, and only what keeps it was asked"
 _SPAN = 4096
 """Samples that tell in which subspace the data lie."""
 _RANK = 1e-6
@@ -71,13 +73,15 @@ class SpectralSearch:
         relevant = relevant_components(asked.few(1024), null)  # (n, m)
         if getattr(problem.action, "rho_out", None) is not None:
             relevant = moved_with_targets(problem)
-        inside = _inside(problem, relevant)
+        felt = _inside(problem, relevant)
+        inside = along_surfaces(problem, relevant, felt)
         values, directions, blind = solve(inside @ residual @ inside.mT, inside @ null @ inside.mT)
         basis = (directions @ inside).reshape(-1, n, n)
-        untested = problem.samples.size * n - len(inside) + len(blind)
+        untested = problem.samples.size * n - len(felt) + len(blind)
         return Proposal(
             basis if self.generators is None else basis[: self.generators], tuple(values.tolist()), untested=untested,
             fixed=self.generators is not None, relevant=None if relevant.shape[1] == len(relevant) else relevant,
+            notes=() if len(inside) == len(felt) else (_ALONG,),
         )  # fmt: skip
 
     def refined(self, problem: Problem, found: Proposal) -> Proposal:
@@ -88,7 +92,7 @@ class SpectralSearch:
         near = sum(value < _NEAR for value in found.spectrum[: len(basis)])
         components = problem.samples.size + problem.homogeneous
         relevant = torch.eye(components, dtype=torch.float64) if found.relevant is None else found.relevant
-        inside = _inside(problem, relevant).reshape(-1, n, n)
+        inside = along_surfaces(problem, relevant, _inside(problem, relevant)).reshape(-1, n, n)
         return replace(found, basis=torch.cat([at_finite_size(problem, basis[:near], inside), basis[near:]]))
 
 
@@ -125,6 +129,50 @@ def data_span(problem: Problem, centred: bool = False) -> Tensor:
     values, vectors = torch.linalg.eigh(x.mT @ x / len(x))
     inside = vectors[:, values > _RANK * values[-1]]
     return inside @ inside.mT
+
+
+def along_surfaces(problem: Problem, relevant: Tensor, inside: Tensor) -> Tensor:
+    """Those generators `(m, n^2)` that leave no quadric on which all vectors lie, orthonormal.
+
+    Vectors of one mass, or of one length, say nothing about a map beside them: only what keeps the surface can be
+    asked. One half of the vectors proposes surfaces, and the other half confirms them.
+
+    Arguments:
+        relevant: Components that the map feels, `(n, r)`; what it does not feel ties nothing down.
+        inside: Generators, orthonormal.
+    """
+    if problem.known:
+        return inside
+    n = problem.samples.size
+    x = problem.inputs(problem.pick(_SPAN)).reshape(-1, n).double()
+    x = x[(x != 0).any(-1)][: 2 * _SPAN]
+    frame = relevant[:n, : relevant.shape[1] - problem.homogeneous]
+
+    def terms(z: Tensor) -> Tensor:
+        return quadric(z @ frame)
+
+    first, second = (terms(part) for part in (x[::2], x[1::2]))
+    size = torch.cat([first, second]).std(0)
+    kept = size > _RANK**0.5 * size.max()
+    mean, size = first.mean(0)[kept], size[kept]
+    if len(first) <= 2 * len(size):
+        return inside
+    (first, second) = ((part[:, kept] - mean) / size for part in (first, second))
+    values, vectors = torch.linalg.eigh(first.mT @ first / len(first))
+    flat = (values < LEVEL**2) & ((second @ vectors).square().mean(0) < LEVEL**2)
+    if not bool(flat.any()):
+        return inside
+    # How a surface's level changes along every generator, where vectors are and as vectors of other samples would.
+    steep = torch.func.vmap(torch.func.jacrev(terms))(x)[:, kept] / size[:, None]
+    steep = torch.einsum("bfi,fw->bwi", steep, vectors[:, flat])
+    along = problem.action.columns(x) if problem.shifts else x  # type: ignore[attr-defined]
+    shape = len(inside), problem.size, along.shape[-1]
+    moves = inside.reshape(shape)[:, :n]
+    change = torch.einsum("bwi,aij,bj->abw", steep, moves, along).flatten(1)
+    null = torch.einsum("bwi,bwk,aij,ckl,jl->ac", steep, steep, moves, moves, along.mT @ along / len(x))
+    values, directions, blind = solve(change @ change.mT / len(x), null / len(x) * 1.0)
+    stay = torch.cat([directions[values < LEVEL**2], blind])
+    return torch.linalg.qr((stay @ inside).mT).Q.mT
 
 
 def moved_with_targets(problem: Problem) -> Tensor:

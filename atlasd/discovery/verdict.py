@@ -304,7 +304,7 @@ class Judge:
             return Finding(direction, best.element, torch.full_like(self.weights, nan), untested)
         worst: tuple[float, Measurement] | None = None
         sized = len({t.size for t in group}) > 1
-        lowest, limit, least = -math.inf, -math.inf, 0.0
+        lowest, limit, least, reached = -math.inf, -math.inf, 0.0, False
         for trial in counting:
             rows = (trial.excess @ self.weights, trial.scale @ self.weights)
             draws = stream(self.seed, "verdict", "bootstrap")
@@ -316,10 +316,12 @@ class Judge:
             # No breaking is negative: an estimate below zero is an error, which may hide a breaking as large.
             lowest, limit = max(lowest, low), max(limit, high, -low)
             if trial.size == counting[0].size:
-                # A breaking that is clearly there grows with the size, and goes on where no data are: a group holds no
-                # better than what a quarter turn would show of it, or the map over all samples.
-                turn = math.pi / 2 / trial.size if sized else 1.0
-                least = root(low) * max(turn, root(trial.everywhere / ratio) if ratio > 0 else 1.0, 1.0)
+                # A breaking grows with the size, and goes on where no data are: a group holds no better than what a
+                # quarter turn would show of it, or the map over all samples. Fields have many pixels: what they leave
+                # open is open. Of vectors, only what is clearly there counts.
+                turn = max(math.pi / 2 / trial.size, 1.0) if sized else 1.0
+                beyond = root(trial.everywhere / ratio) if low > trial.hidden(self.weights) ** 2 else 1.0
+                least, reached = root(high if self.problem.is_field else low) * max(turn, beyond), beyond > turn
             if worst is None or ratio > worst[0]:
                 worst = ratio, trial
         assert worst is not None
@@ -363,8 +365,9 @@ class Judge:
             reason = "what the predictor leaves unexplained is not the same for transformed inputs"
             direction = replace(direction, decision="cannot tell", reason=reason)
         if direction.decision == "symmetry" and least > self.tolerance:
-            reach = f"data reach sizes up to {extent:.2g} only" if extent else f"data cover {trial.coverage:.0%}"
-            reason = f"{reach}; over {'a quarter turn' if extent else 'all samples'} the breaking would be about "
+            reach = f"data cover {trial.coverage:.0%}" if reached else f"data reach sizes up to {extent:.2g} only"
+            there = "all samples" if reached else "a quarter turn"
+            reason = f"{reach}; over {there} the breaking {'may be' if self.problem.is_field else 'would be'} about "
             direction = replace(direction, decision="cannot tell", reason=f"{reason}{min(least, 1.0):.0%}")
         gap = any(t.coverage < MOST and t.size < counting[-1].size for t in group)
         return Finding(direction, trial.element, self._charts(trial), gap=gap)

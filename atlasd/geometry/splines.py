@@ -167,114 +167,101 @@ class FieldSpline:
             without rounding. Points that require a gradient get the first derivative only; `torch.func.jvp` and
             `vmap` know all orders.
         """
-        if not (points.requires_grad and torch.is_grad_enabled()) or _traced():
-            return self._evaluate(points, gradient=False)[0]
-        # Recording the weights of all taps would cost ten times as much as the slopes in closed form.
-        value, slopes = self.with_gradient(points.detach())
-        step = (points - points.detach()).to(value.dtype).unsqueeze(-3)  # zero, with a gradient
-        return value + torch.stack([slope * step[..., a] for a, slope in enumerate(slopes)]).sum(0)
+        if points.requires_grad and torch.is_grad_enabled() and not _traced():
+            # Recording the weights of all taps would cost ten times as much as the slopes in closed form.
+            value, slopes = self.with_gradient(points.detach())
+            step = (points - points.detach()).to(value.dtype).unsqueeze(-3)  # zero, with a gradient
+            return value + torch.stack([slope * step[..., a] for a, slope in enumerate(slopes)]).sum(0)
+        return self._at_pixels(points, self._evaluate(self._table, points, self.order)[0])
 
     def with_gradient(self, points: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Values at points as in `at`, and their slopes along each of the d axes, all with shape `(*, C, Q)`."""
-        value, *slopes = self._evaluate(points, gradient=True)
-        return value, tuple(slopes)
+        value, *slopes = self._evaluate(self._table, points, self.order, gradient=True)
+        return self._at_pixels(points, value), tuple(slopes)
 
-    def _evaluate(self, points: Tensor, *, gradient: bool) -> list[Tensor]:
-        out = _evaluate(self._table, self.shape, points, self.order, self.fill, gradient)
+    def _at_pixels(self, points: Tensor, value: Tensor) -> Tensor:
+        """Values at points, with those of sets of pixels replaced by the pixels themselves."""
         on_pixels = (points == points.round()).flatten(-2).all(-1)  # (*A,)
         if not _is_plain(points) or not bool(on_pixels.any()):
-            return out
+            return value
         table = _grid_first(self.values, self.dimensions).unflatten(1, self.values.shape[: -self.dimensions])
-        pixels = _evaluate(table, self.shape, points, 0, self.fill, gradient=False)[0]
-        return [torch.where(on_pixels[..., None, None], pixels, out[0]), *out[1:]]
+        return torch.where(on_pixels[..., None, None], self._evaluate(table, points, 0)[0], value)
 
+    def _evaluate(self, table: Tensor, points: Tensor, order: int, *, gradient: bool = False) -> list[Tensor]:
+        """Values at points, and slopes along each axis if asked, all with shape `(*broadcast(A, L), C, Q)`.
 
-def _evaluate(
-    table: Tensor, shape: tuple[int, ...], points: Tensor, order: int, fill: Fill, gradient: bool
-) -> list[Tensor]:
-    """Values at points, and slopes along each axis if asked, all with shape `(*broadcast(A, L), C, Q)`.
+        Arguments:
+            table: Coefficients, continued beyond the edges, with shape `(prod(S + order), *L, C)`.
+            points: Positions in pixels, with shape `(*A, Q, d)`.
+        """
+        fields, sets = list(table.shape[1:-1]), list(points.shape[:-2])
+        rank = max(len(fields), len(sets))
+        fields, sets = [1] * (rank - len(fields)) + fields, [1] * (rank - len(sets)) + sets
+        # Axes along which points and fields go together, along which only points change, and the other ones.
+        both = [i for i in range(rank) if fields[i] != 1 and sets[i] != 1]
+        only = [i for i in range(rank) if i not in both and sets[i] != 1]
+        rest = [i for i in range(rank) if i not in both and i not in only]
+        grid, channels, (count, d) = len(table), table.shape[-1], points.shape[-2:]
+        blocks = math.prod(fields[i] for i in both)
+        table = table.reshape(grid, *fields, channels)
+        table = table.permute([*(i + 1 for i in both), 0, *(i + 1 for i in [*only, *rest]), rank + 1])
+        table = table.reshape(blocks * grid, -1)  # (blocks S, fields)
+        rows = points.reshape(*sets, count, d).permute([*both, *only, *rest, rank, rank + 1]).reshape(-1, d)
+        offsets = grid * torch.arange(blocks, device=table.device)
+        offsets = offsets.repeat_interleave(count * math.prod(sets[i] for i in only))
+        parts, written = _parts(len(rows), count, table.shape[1]), _is_plain(table, rows)
+        # Each part is written with its points last while it is in the cache.
+        size = (len(rows) // max(count, 1), table.shape[1], count)
+        sums = [table.new_empty(size) if written else table.new_zeros(size) for _ in range(1 + d * gradient)]
+        pieces: list[list[Tensor]] = []
+        for part in parts:
+            index, weights = self._taps(rows[part], offsets[part], order, gradient)
+            pieces.append([_weighted_sum(table, index, w).unflatten(0, (-1, count)).mT for w in weights])
+            if written:
+                for full, some in zip(sums, pieces.pop(), strict=True):
+                    full[part.start // count : part.stop // count] = some
+        if pieces:
+            sums = [torch.cat(each) for each in zip(*pieces, strict=True)]
+        order_of_axes = [*both, *only, *rest, rank, rank + 1]
+        final = [*(sets[i] for i in [*both, *only]), *(fields[i] for i in rest), channels, count]
+        back = [order_of_axes.index(i) for i in range(rank + 2)]
+        return [out.reshape(final).permute(back) for out in sums]
 
-    Arguments:
-        table: Coefficients, continued beyond the edges, with shape `(prod(shape + order), *L, C)`.
-        points: Positions in pixels, with shape `(*A, Q, d)`.
-    """
-    fields, sets = list(table.shape[1:-1]), list(points.shape[:-2])
-    rank = max(len(fields), len(sets))
-    fields, sets = [1] * (rank - len(fields)) + fields, [1] * (rank - len(sets)) + sets
-    # Axes along which points and fields go together, along which only points change, and the other ones.
-    both = [i for i in range(rank) if fields[i] != 1 and sets[i] != 1]
-    only = [i for i in range(rank) if i not in both and sets[i] != 1]
-    rest = [i for i in range(rank) if i not in both and i not in only]
-    grid, channels, (count, d) = len(table), table.shape[-1], points.shape[-2:]
-    blocks = math.prod(fields[i] for i in both)
-    table = table.reshape(grid, *fields, channels)
-    table = table.permute([*(i + 1 for i in both), 0, *(i + 1 for i in [*only, *rest]), rank + 1])
-    table = table.reshape(blocks * grid, -1)  # (blocks S, fields)
-    rows = points.reshape(*sets, count, d).permute([*both, *only, *rest, rank, rank + 1]).reshape(-1, d)
-    offsets = grid * torch.arange(blocks, device=table.device)
-    offsets = offsets.repeat_interleave(count * math.prod(sets[i] for i in only))
-    parts, written = _parts(len(rows), count, table.shape[1]), _is_plain(table, rows)
-    # Each part is written with its points last while it is in the cache.
-    size = (len(rows) // max(count, 1), table.shape[1], count)
-    sums = [table.new_empty(size) if written else table.new_zeros(size) for _ in range(1 + d * gradient)]
-    pieces: list[list[Tensor]] = []
-    for part in parts:
-        index, weights = _taps(rows[part], offsets[part], shape, order, fill, gradient, table.dtype)
-        pieces.append([_weighted_sum(table, index, w).unflatten(0, (-1, count)).mT for w in weights])
-        if written:
-            for full, some in zip(sums, pieces.pop(), strict=True):
-                full[part.start // count : part.stop // count] = some
-    if pieces:
-        sums = [torch.cat(each) for each in zip(*pieces, strict=True)]
-    order_of_axes = [*both, *only, *rest, rank, rank + 1]
-    final = [*(sets[i] for i in [*both, *only]), *(fields[i] for i in rest), channels, count]
-    back = [order_of_axes.index(i) for i in range(rank + 2)]
-    return [out.reshape(final).permute(back) for out in sums]
+    def _taps(self, points: Tensor, base: Tensor, order: int, gradient: bool) -> tuple[Tensor, list[Tensor]]:
+        """Flat indices of the coefficients that count at points `(rows, d)`, and their weights, each `(rows, taps)`.
+
+        Indices are counted from `base`, `(rows,)`. The weights of the values come first, then those of the slopes
+        along each axis if asked.
+        """
+        # Indices are those of the first coefficient and steps from it: one pass over all taps.
+        steps = torch.zeros(1, dtype=torch.long, device=points.device)
+        first = torch.zeros_like(base)
+        one = torch.ones(len(points), 1, dtype=self.values.dtype, device=points.device)
+        weights = [one] * (1 + self.dimensions * gradient)
+        for axis, size in enumerate(self.shape):
+            # Geometry in float64: float32 positions on a large field lose the fraction.
+            position = points[:, axis].double()
+            inside = position.clamp(0, size - 1)
+            start = inside.detach().floor()
+            beyond = position - inside
+            fade = (1 - beyond.abs()).clamp_min(0) if self.fill == "zeros" else torch.ones_like(beyond)
+            value = slope = spline_weights(inside - start, order)
+            if gradient:
+                slope = _slopes(inside - start, order) * (fade * (beyond == 0))[:, None]
+                if self.fill == "zeros":
+                    slope = slope - value * (beyond.sign() * (fade > 0))[:, None]
+            value, slope = (value * fade[:, None]).to(one), slope.to(one)
+            first = first * (size + order) + start.long()
+            steps = (steps[:, None] * (size + order) + torch.arange(order + 1, device=points.device)).flatten()
+            along = [slope if number == axis + 1 else value for number in range(len(weights))]
+            weights = [(w[..., None] * a[:, None]).flatten(1) for w, a in zip(weights, along, strict=True)]
+        return (base + first)[:, None] + steps, weights
 
 
 def _parts(rows: int, count: int, fields: int) -> list[slice]:
     """Rows, whole sets of `count` points, in parts that fit the cache."""
     step = max(count, 1) * max(1, min(_ROWS, _ENTRIES // max(fields, 1)) // max(count, 1))
     return [slice(low, min(low + step, rows)) for low in range(0, rows, step)]
-
-
-def _taps(
-    points: Tensor, base: Tensor, shape: tuple[int, ...], order: int, fill: Fill, gradient: bool, dtype: torch.dtype
-) -> tuple[Tensor, list[Tensor]]:
-    """Flat indices of the coefficients that count at points `(rows, d)`, and their weights, each `(rows, taps)`.
-
-    Indices are counted from `base`, `(rows,)`. The weights of the values come first, then those of the slopes along
-    each axis if asked.
-    """
-    # Indices are those of the first coefficient and steps from it: one pass over all taps.
-    steps = torch.zeros(1, dtype=torch.long, device=points.device)
-    first = torch.zeros_like(base)
-    weights = [torch.ones(len(points), 1, dtype=dtype, device=points.device)] * (1 + len(shape) * gradient)
-    for axis, size in enumerate(shape):
-        start, value, slope = _axis_weights(points[:, axis], size, order, fill, gradient)
-        first = first * (size + order) + start
-        steps = (steps[:, None] * (size + order) + torch.arange(order + 1, device=points.device)).flatten()
-        value, slope = value.to(dtype), slope.to(dtype)
-        along = [slope if number == axis + 1 else value for number in range(len(weights))]
-        weights = [(w[..., None] * a[:, None]).flatten(1) for w, a in zip(weights, along, strict=True)]
-    return (base + first)[:, None] + steps, weights
-
-
-def _axis_weights(position: Tensor, size: int, order: int, fill: Fill, gradient: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """First coefficient that counts along an axis, `(rows,)`, the weights `(rows, order + 1)` and their slopes."""
-    # Geometry in float64: float32 positions on a large field lose the fraction.
-    position = position.double()
-    inside = position.clamp(0, size - 1)
-    start = inside.detach().floor()
-    fraction = inside - start
-    weights = slopes = spline_weights(fraction, order)
-    beyond = position - inside
-    fade = (1 - beyond.abs()).clamp_min(0) if fill == "zeros" else torch.ones_like(beyond)
-    if gradient:
-        slopes = _slopes(fraction, order) * (fade * (beyond == 0))[:, None]
-        if fill == "zeros":
-            slopes = slopes - weights * (beyond.sign() * (fade > 0))[:, None]
-    return start.long(), weights * fade[:, None], slopes
 
 
 def _weighted_sum(table: Tensor, index: Tensor, weight: Tensor) -> Tensor:

@@ -88,10 +88,12 @@ def model_group(
         with evaluating(model):
             y = asked(z)
         made = next(iter(leaves(y).values()))
-        return made.reshape(len(z), -1, 1, 1).expand(-1, -1, *z.shape[2:]) if z.ndim == 4 and made.ndim < 4 else made
+        if z.ndim < 4 or made.ndim == z.ndim:
+            return made
+        return made.reshape(len(z), -1, *[1] * (z.ndim - 2)).expand(-1, -1, *z.shape[2:])
 
     rho_out: Any = "auto"
-    if action is None and x.ndim == 4 and first.ndim < 4:
+    if action is None and x.ndim >= 4 and first.ndim < x.ndim:
         rho_out = "trivial"
     if action is None and outputs is not None:
         rho_out = outputs.matrix
@@ -154,7 +156,7 @@ def audit_layers(
         return ()
     grid = tuple(x.shape[2:]) if isinstance(action, GridAction) else ()
     rows: list[LayerFinding] = []
-    found = False
+    found = blind = False  # blind: the layers just before could not be judged
     for one, other in zip(before, after, strict=True):
         pairs = list(zip(one.given, other.given, strict=True))
         given = max((_misfit(a, b, g, grid) for a, b in pairs), default=0.0)
@@ -163,7 +165,10 @@ def audit_layers(
         if one.parts and not culprit:
             continue
         cause = _cause(one, other, g, grid, tolerance, given) if culprit else ""
+        if culprit and blind and math.isnan(given):
+            cause = f"{cause or 'unknown'}; or a layer before it, which takes more samples to be judged"
         found = found or culprit
+        blind = math.isnan(made) or (blind and _off(made, tolerance))
         if culprit and one.pointwise and rows and cause != _HALF and not _off(given, tolerance):
             # A pointwise nonlinearity shows what the layer before did to the channels.
             rows[-1] = replace(rows[-1], culprit=True, cause=cause or _MIXED)
@@ -184,20 +189,22 @@ def _misfit(a: Tensor, b: Tensor, g: Tensor, grid: tuple[int, ...], border: int 
     """
     if a.shape != b.shape or a.ndim < 2 or not a.is_floating_point():
         return math.nan
-    spatial = bool(grid)
-    if spatial and a.ndim == 3:  # which axis holds the places is not known: that which explains more
+    d = len(grid)
+    if d and a.ndim == 3:  # which axis holds the places is not known: that which explains more
         pairs = zip(_on_places(a, grid), _on_places(b, grid), strict=True)
         return min((_misfit(u, v, g, grid, border) for u, v in pairs), default=math.nan)
     a, b = a.double(), b.double()
     if not bool((a + 0 * b.sum()).isfinite().all()):
         return math.inf
-    if spatial and a.ndim > 4:
-        a, b = a.flatten(1, -3), b.flatten(1, -3)
-    if spatial and a.ndim == 4:
+    if d and a.ndim > 2:
+        if a.ndim < d + 2:
+            return math.nan
+        a, b = a.flatten(1, -d - 1), b.flatten(1, -d - 1)
         if min(a.shape[2:]) > 1:
-            a = GridAction(fill="zeros").on_input(g, a)
+            a = GridAction(dimensions=d, fill="zeros").on_input(g, a)
         if border:
-            a, b = (z[..., border:-border, border:-border] for z in (a, b))
+            inside: Any = (..., *[slice(border, -border)] * d)
+            a, b = a[inside], b[inside]
         u, v = (z.movedim(1, -1).flatten(0, -2) for z in (a, b))
         left = _procrustes(u, v)
         spread = v.square().mean()
@@ -218,8 +225,8 @@ def _misfit(a: Tensor, b: Tensor, g: Tensor, grid: tuple[int, ...], border: int 
 
 def _on_places(t: Tensor, grid: tuple[int, ...]) -> list[Tensor]:
     """Tokens `(B, T, C)` or `(B, C, T)` as fields, where T is a grid as the inputs are, beside a class token or not."""
-    fields = []
-    for z in (t.mT, t):
+    fields: list[Tensor] = []
+    for z in (t.mT, t) if len(grid) == 2 else ():
         for extra in (0, 1):
             rows = math.isqrt((z.shape[2] - extra) * grid[0] // grid[1])
             columns = rows * grid[1] // grid[0]
@@ -251,19 +258,21 @@ def _cause(one: Step, other: Step, g: Tensor, grid: tuple[int, ...], tolerance: 
     stride = _uneven_stride(one)
     if stride:
         return stride
-    if grid and one.made.ndim == 4 and min(one.made.shape[2:]) > 6:
+    if grid and one.made.ndim == len(grid) + 2 and min(one.made.shape[2:]) > 6:
         border = max(1, min(one.made.shape[2:]) // 4)
         if not _off(_misfit(one.made, other.made, g, grid, border), tolerance):
             return "padding: only the border is off"
+    if one.weighted and one.kind.lower() in ("add", "sub", "mul"):
+        return "constants that are not the same everywhere, such as positions"
     return "its weights do not obey the constraint" if one.weighted else ""
 
 
 def _has_places(t: Tensor) -> bool:
     """Whether some channel varies with the place and is the same for all samples."""
-    if t.ndim != 4 or len(t) < 2:
+    if t.ndim < 4 or len(t) < 2:
         return False
     t = t.double()
-    over_samples, over_places = t.std(0).amax((1, 2)), t.mean(0).flatten(1).std(1, correction=0)
+    over_samples, over_places = t.std(0).flatten(1).amax(1), t.mean(0).flatten(1).std(1, correction=0)
     return bool(((over_samples < 1e-9) & (over_places > 1e-3)).any())
 
 

@@ -34,7 +34,8 @@ EXACT, INTERPOLATED = 1e-4, 0.05
 _FIELD_SIZES, _VECTOR_SIZES = (0.4, math.pi / 4, math.pi / 2), (0.3, 1.0)
 _DRAWS = 200
 _ROUNDED = 4
-"""Units of the last place that sums in another order may differ by."""
+"""Units of the last place that sums in another order may differ by, and how many times more than two calls an element
+may make outputs differ."""
 
 
 @dataclass(frozen=True)
@@ -204,8 +205,11 @@ def audit(
         )
     if not bool(x.isfinite().all()):
         raise InputError("`x` must be finite, got NaN or infinite numbers; leave these samples out.")
-    y, first = _asked(model, x)
+    y, first, chance = _asked(model, x)
+    rounding = _ROUNDED * max(chance, *(torch.finfo(part.dtype).eps for part in leaves(y).values()))
     notes = _notes(model, x)
+    if _ROUNDED * chance == rounding:
+        notes.append(f"its outputs differ from call to call, by {chance:.2g} of their size")
     found = None
     if group is None:
         found = model_group(model, x, first, action, outputs, seed)
@@ -219,7 +223,6 @@ def audit(
     elements = _elements(group, x)
     names: list[str] = []
     with evaluating(model), torch.no_grad():
-        rounding = _ROUNDED * max((torch.finfo(part.dtype).eps for part in leaves(y).values()), default=0.0)
         every = torch.stack([g for _, g in elements]) if elements else group.cosets
         ask = partial(both_sides, model, x, y, elements=every, action=action, outputs=outputs, radius=radius)
         for label, g in elements:
@@ -244,11 +247,11 @@ def audit(
     return Audit(group, tuple(findings), tuple(names), layers, found, beside, tuple(notes), price, fixed)
 
 
-def _asked(model: Callable[[Tensor], Any], x: Tensor) -> tuple[Any, Tensor]:
-    """What the model makes of the inputs, and the first tensor of that."""
+def _asked(model: Callable[[Tensor], Any], x: Tensor) -> tuple[Any, Tensor, float]:
+    """What the model makes of the inputs, the first tensor of that, and the share that differs from call to call."""
     try:
         with evaluating(model), torch.no_grad():
-            y = model(x)
+            y, again = model(x), model(x)
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         kind = str(x.dtype).removeprefix("torch.")
@@ -258,7 +261,9 @@ def _asked(model: Callable[[Tensor], Any], x: Tensor) -> tuple[Any, Tensor]:
     first = next(iter(leaves(y).values()), None)
     if first is None:
         raise InputError("`model` must return at least one tensor, got none; let it return what is to be compared.")
-    return y, first
+    pairs = zip(leaves(y).values(), leaves(again).values(), strict=True)
+    shares = [float((a - b).square().mean() / a.square().mean().clamp_min(1e-60)) for a, b in pairs]
+    return y, first, max((math.sqrt(share) for share in shares if math.isfinite(share)), default=0.0)
 
 
 def _elements(group: Group, x: Tensor) -> list[tuple[str, Tensor]]:

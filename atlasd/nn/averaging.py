@@ -40,19 +40,21 @@ class Symmetrized(nn.Module):
         """Inputs and outputs are those of the model."""
         total: Any = None
         for g in self.elements:
-            y = self.model(self._on_input(g, x))
-            back = map_leaves(lambda z, g=g: self._back(g, x, z), y)
+            y = self.model(self.moved(g, x))
+            back = map_leaves(lambda z, g=g: self.back(g, x, z), y)
             total = back if total is None else map_leaves(torch.add, total, back)
         return map_leaves(lambda z: z / len(self.elements), total)
 
-    def _on_input(self, g: Tensor, x: Tensor) -> Tensor:
+    def moved(self, g: Tensor, x: Tensor) -> Tensor:
+        """The inputs under elements `(n, n)` or `(B, n, n)`."""
         # Inputs move alike whatever the outputs are: scalars stand in for them.
-        action = self.action or default_action(len(g), x, x.new_zeros(1), scalar())
+        action = self.action or default_action(g.shape[-1], x, x.new_zeros(1), scalar())
         return action.on_input(g, x)
 
-    def _back(self, g: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        action = self.action or default_action(len(g), x, y, self.outputs)
-        return action.on_output(torch.linalg.inv(g), y)
+    def back(self, g: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """An output for inputs under such elements, brought back."""
+        action = self.action or default_action(g.shape[-1], x, y, self.outputs)
+        return action.on_output(torch.linalg.inv(g).to(y), y)
 
 
 def symmetrize(

@@ -27,9 +27,9 @@ from atlasd.errors import InputError
 from atlasd.geometry.actions import Action
 from atlasd.geometry.resample import pixel_grid
 from atlasd.nn.averaging import Symmetrized
-from atlasd.nn.checks import default_action, map_leaves
+from atlasd.nn.checks import map_leaves
 from atlasd.nn.groups import GroupLike, as_group, haar_sample, straight_frame
-from atlasd.nn.tensor_types import TensorType, scalar
+from atlasd.nn.tensor_types import TensorType
 from atlasd.runtime.random import stream
 
 _STEPS = 60
@@ -60,7 +60,6 @@ class Canonicalized(nn.Module):
         seed: int,
     ) -> None:
         super().__init__()
-        self.action, self.outputs = action, outputs
         change, stretches, compact = _split(group)
         settled = compact.dimension > 1 and x.ndim != group.size + 2
         self.register_buffer("straighten", change)
@@ -76,10 +75,8 @@ class Canonicalized(nn.Module):
     def forward(self, x: Tensor) -> Any:
         """Inputs and outputs are those of the model."""
         h = self.pose(x)
-        action = self.action or default_action(h.shape[-1], x, x.new_zeros(1), scalar())
-        y = self.averaged(action.on_input(h.to(x), x))
-        back = torch.linalg.inv(h)
-        return map_leaves(lambda z: self._moved(back, x, z), y)
+        y = self.averaged(self.averaged.moved(h.to(x), x))
+        return map_leaves(lambda z: self.averaged.back(h, x, z), y)
 
     def pose(self, x: Tensor) -> Tensor:
         """The elements `(B, n, n)` that bring inputs to the standard pose."""
@@ -121,10 +118,6 @@ class Canonicalized(nn.Module):
             rows = z.reshape(len(z), -1, z.shape[-1])
             moments = rows.mT @ rows / rows.shape[1]
         return self.straighten @ moments @ self.straighten.mT
-
-    def _moved(self, g: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        action = self.action or default_action(g.shape[-1], x, y, self.outputs)
-        return action.on_output(g.to(y), y)
 
 
 def canonicalize(

@@ -256,8 +256,8 @@ class LocalPredictor(ClosedForm):
         """Components of the neighbourhood, the same for all charts, and what is formed of them.
 
         These are principal components of every channel, and what the best linear map gives for every output: where a
-        map is a curve of one linear function of the inputs, least squares find that function (Brillinger). Directions
-        along which outputs are bent most come third.
+        map is a curve of one linear function of the inputs, least squares find that function (Brillinger). The pixel
+        itself comes third, and directions along which outputs are bent most last.
         """
         channels, pixels = x.shape[2:]
         mean = x.mean((0, 1, 3))  # (C,)
@@ -274,6 +274,8 @@ class LocalPredictor(ClosedForm):
         ridge = 1e-6 * gram.diagonal().mean() * torch.eye(len(gram), dtype=torch.float64)
         target = y[..., : samples.outputs].flatten(0, 1)
         best = torch.linalg.solve(gram + ridge, wide.mT @ (target - target.mean(0))).mT  # (O, C F)
+        # What happens at the pixel itself may be large beside what is to be tested: a reaction beside a diffusion.
+        best = torch.cat([best, torch.eye(channels * pixels, dtype=torch.float64)[pixels // 2 :: pixels]])
         best = best / (wide @ best.mT).std(0).clamp_min(1e-30)[:, None]
         bent = _bent(wide, target, self.bent)
         count = channels * rank

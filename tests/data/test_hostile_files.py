@@ -5,6 +5,8 @@ import gzip
 import json
 import os
 import struct
+import subprocess
+import sys
 import time
 import zipfile
 import zlib
@@ -323,6 +325,21 @@ def test_a_library_that_loops_or_crashes(tmp_path, monkeypatch, code, cause):
     with pytest.raises(DataError, match=f"must be a complete hdf5 file, got one that {cause}"):
         probe.check_opens(tmp_path / "d.h5", "fake", "hdf5", 2.0)
     probe._helper.cache_clear()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by the system on Linux only")
+def test_a_parquet_table_of_many_columns_ends_no_process(tmp_path):
+    """On two cores Arrow's own allocator used to take all that the limit leaves, and the process was aborted."""
+    pyarrow.parquet.write_table(pyarrow.table({f"c{k}": [1.0] for k in range(20_000)}), tmp_path / "d.parquet")
+    code = "import os, sys; os.cpu_count = lambda: 2; from atlasd.data.files import open_data; open_data(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "d.parquet")], capture_output=True, text=True)
+    assert done.returncode == 1 and "must have at most 10000 columns" in done.stderr
+
+
+def test_endless_remarks_are_refused(tmp_path):
+    (tmp_path / "d.csv").write_text("# c\n" * 20_000)
+    with pytest.raises(DataError, match="at most 10000 remarks"):
+        open_data(tmp_path / "d.csv")
 
 
 def test_a_parquet_table_of_many_rows_is_read_in_part(tmp_path):

@@ -7,9 +7,11 @@ import torch
 from atlasd.discovery.decide import Recovery, Sensitivity
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.residual import Residual
+from atlasd.discovery.verdict import Judge
 from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.zoo.field_systems import blur, draw_waves, field_atlas, plane_waves
+from atlasd.studies.zoo.foreign import foreign_fields
 
 
 def sensitivity(ratio: float) -> Recovery:
@@ -35,3 +37,16 @@ def test_stripes_do_not_determine_the_map_for_rotated_stripes():
     assert recovery.share < 0.9
     assert recovery.beyond > 0.2
     assert recovery.growth > 3
+
+
+def test_a_breaking_that_data_hardly_feel_may_grow_beyond_where_they_are():
+    """Stripes cover a small step along an ellipse only: a breaking of 6 % there is one of 84 % over all angles."""
+    system = next(s for s in foreign_fields(951) if s.name == "stripes_control")
+    x, y = system.data(300, stream(951, "zoo", "data", system.name))
+    problem, _ = prepare(x, y, atlas=system.atlas, seed=951, progress=Silent())
+    found = Judge(problem, 0.2, seed=951, progress=Silent()).generators(
+        torch.tensor([[[-0.147, -0.212], [0.979, 0.107]]], dtype=torch.float64)
+    )
+    direction = found[0].direction
+    assert direction.upper < 0.2 < direction.lower * 5
+    assert direction.decision == "cannot tell" and "over a quarter turn" in direction.reason

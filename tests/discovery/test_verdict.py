@@ -1,14 +1,15 @@
 """The residual and the verdict: the scale, its interval, sensitivity and decisions, against exact answers."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.nn import functional
 
 import atlasd as ad
-from atlasd.discovery.conclude import Conclusion, commuting, words
-from atlasd.discovery.decide import Measurement
+from atlasd.discovery.conclude import Conclusion, commuting, exact_first, words
+from atlasd.discovery.decide import Finding, Measurement
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.residual import Residual
 from atlasd.discovery.result import Direction
@@ -141,7 +142,7 @@ def test_a_clear_breaking_at_a_small_size_or_off_the_data_is_no_symmetry(size, e
         pair, 0.01 * scale, scale, 0 * scale, both, coverage=1.0, unrelated=1.0, samples=300, size=size,
         everywhere=everywhere,
     )  # fmt: skip
-    finding = judge._one([trial], [trial, trial], 0.05)
+    finding = judge._one([trial], [trial, replace(trial, size=2 * size)], 0.05)
     assert finding.direction.decision == decision
 
 
@@ -225,3 +226,33 @@ def test_nothing_judged_is_an_open_question():
     none = Conclusion(torch.zeros(0, 2, 2), [], [])
     said = words(ad.Group(ad.LieAlgebra(torch.zeros(0, 2, 2))), none, none, untested=0, tolerance=0.2)
     assert not said.symmetric and said.reason == "Cannot tell: no transformation could be judged."
+
+
+def finding(decision, lower, upper, coverage=1.0):
+    direction = Direction(upper, lower, upper, 1.0, coverage, decision, f"said of {upper}", 0.2)
+    return Finding(direction, torch.eye(2).double(), torch.zeros(1).double())
+
+
+@pytest.mark.parametrize(
+    ("lower", "coverage", "headline"),
+    [(0.0, 0.9, "Cannot tell"), (0.0, 0.1, "No symmetry"), (0.15, 0.9, "No symmetry")],
+)
+def test_open_elements_among_the_data_leave_the_question_open(lower, coverage, headline):
+    nothing = torch.zeros(0, 2, 2).double()
+    generators = Conclusion(nothing, [], [finding("broken", 0.8, 0.9)])
+    elements = Conclusion(torch.eye(2).double()[None], [], [finding("cannot tell", lower, 0.3, coverage)])
+    said = words(ad.Group(ad.LieAlgebra(nothing)), generators, elements, untested=0, tolerance=0.2)
+    assert not said.symmetric and said.reason.split(":")[0] == headline
+    assert "breaking of at least 80%" in said.reason and "said of 0.3" in said.reason
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "claimed"), [(0.15, 0.01, True), (0.15, 0.1, False), (math.nan, 0.01, False)]
+)
+def test_elements_beside_an_undecided_continuous_part(lower, upper, claimed):
+    judge = court_of(normal(100, 2), function=lambda z: z.square().sum(-1))
+    mirror = torch.diag(torch.tensor([1.0, -1.0])).double()[None]
+    alone = Conclusion(torch.cat([torch.eye(2).double()[None], mirror]), [finding("symmetry", 0.0, upper)], [])
+    generators = Conclusion(torch.zeros(0, 2, 2).double(), [], [finding("cannot tell", lower, 0.25)])
+    kept, elements = exact_first(judge, generators, lambda algebra, most: alone)
+    assert len(elements.kept) == claimed and [f.direction.decision for f in kept.dropped] == ["cannot tell"]

@@ -272,7 +272,7 @@ def test_intervals_shrink_with_the_number_of_samples():
 # Noise.
 
 
-@pytest.mark.parametrize("size", [0.0, 1.5, 2.0])
+@pytest.mark.parametrize("size", [0.0, 1.5, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_noise_never_adds_a_claim(size):
     """What noisy labels claim, clean ones claim, too; `size` is the breaking in units of the tolerance.
 

@@ -143,6 +143,48 @@ def test_tokens_of_patches_are_followed_as_a_grid(class_token, positions, x):
         assert found.culprit.name.startswith("attend.") and "adding positions" in found.culprit.cause
 
 
+def test_added_positions_are_named_in_a_program(x):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.places = nn.Parameter(torch.linspace(-1, 1, 12).reshape(-1, 1))
+
+        def forward(self, z):
+            return nn.functional.avg_pool2d(z, 3, 1, 1).relu() + self.places
+
+    found = audit(torch.export.export(Net(), (x,)).module(), x, C4).culprit
+    assert found.kind == "add" and "positions" in found.cause
+
+
+def test_a_layer_that_too_few_samples_can_judge_is_not_cleared():
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(3, 32), nn.ReLU(), nn.Linear(32, 1))
+    v = torch.randn(400, 3, generator=stream(2, "vectors"))
+    many, few = (audit(model, part, ad.known.so(3)).culprit for part in (v, v[:40]))
+    assert many.name == "0" and "samples" not in many.cause
+    assert "a layer before it, which takes more samples" in few.cause
+
+
+def test_chance_in_a_model_is_no_breaking(x):
+    def model(z, breaking=0.0):
+        y = nn.functional.avg_pool2d(z, 3, 1, 1)
+        return y + 0.01 * torch.randn(y.shape) + breaking * y.roll(1, -1)
+
+    torch.manual_seed(4)
+    found = audit(model, x, C4)
+    assert not found.broken and not found.symmetric and "differ from call to call" in found.notes[-1]
+    assert audit(lambda z: model(z, 0.5), x, C4).broken
+    assert not any("call to call" in note for note in audit(nn.AvgPool2d(3, 1, 1).bfloat16(), x.bfloat16(), C4).notes)
+
+
+def test_the_layer_is_named_in_three_dimensions():
+    torch.manual_seed(5)
+    x = torch.randn(8, 1, 7, 7, 7)
+    even = nn.AvgPool3d(3, 1, 1)
+    assert audit(even, x, ad.known.octahedral()).symmetric
+    assert audit(nn.Sequential(even, nn.Conv3d(1, 2, 3)), x, ad.known.octahedral()).culprit.name == "1"
+
+
 def test_inputs_that_a_model_does_not_take_are_one_line(x):
     with pytest.raises(InputError, match="got float64 numbers of shape"):
         audit(nn.Conv2d(1, 1, 3), x.double(), C4)

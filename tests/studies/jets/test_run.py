@@ -41,7 +41,7 @@ def test_no_jets_is_one_clear_line(tmp_path):
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_few_jets_never_give_a_wrong_group(seed):
     """Not even a part of the right one: that scaling holds at first order is no answer where boosts are in doubt."""
-    found, extras = run(TopTaggingConfig(samples=1000), seed, Silent())
+    found, extras = run(TopTaggingConfig(samples=1000, constituents=12), seed, Silent())
     if found.group.dimension:
         assert found.group.dimension == 7 and extras.metrics["angle_deg"] < 5
     else:
@@ -50,7 +50,7 @@ def test_few_jets_never_give_a_wrong_group(seed):
 
 @shared
 def test_shuffled_labels_give_nothing():
-    found, _ = run(TopTaggingConfig(samples=1000, labels="shuffled"), 0, Silent())
+    found, _ = run(TopTaggingConfig(samples=1000, constituents=12, labels="shuffled"), 0, Silent())
     assert found.group.dimension == 0 and found.group.components == 1
 
 

@@ -105,9 +105,10 @@ def test_the_truth_augments():
     assert network_error(train, test, joint_rotation(), **options) < plain / 2
 
 
+@pytest.mark.slow
 def test_ours_finds_the_rotation_of_two_bodies_and_none_under_a_force():
     """Both bodies are always opposite to each other: their states lie in four of eight dimensions."""
-    config = compare_two_body.CompareTwoBodyConfig(samples=120, network_steps=0)
+    config = compare_two_body.CompareTwoBodyConfig(samples=200, network_steps=0)
     measure = find_contest("two-body").measure
     side = compare_two_body.data(config, 0, False)
     assert measure(compare_two_body.ours(side, config, 0).parts, side) < 3
