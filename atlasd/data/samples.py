@@ -161,7 +161,7 @@ class Samples:
         return replace(self, x=first.result() if first else x, y=second.result() if second else y)
 
     def loaded(self, most: int = 1024) -> tuple[Tensor, Tensor | None]:
-        """Inputs and targets in memory; of those in files at most so many samples, evenly spread."""
+        """Inputs and targets in memory; from files, at most this number of evenly spread samples."""
         if isinstance(self.x, Tensor) and not isinstance(self.y, Stored):
             return self.x, self.y
         index = torch.arange(0, len(self), -(-len(self) // most))

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 import atlasd as ad
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.flow import _quotient
 from atlasd.errors import InputError
 from atlasd.runtime.random import stream
 
@@ -50,6 +52,30 @@ def test_the_flow_is_divided_out():
     assert found.group.name == "R+" and found.trivial is not None
     turn = found.trivial[:2, :2] / found.trivial[:2, :2].norm()
     torch.testing.assert_close(turn, torch.tensor([[0.0, 1.0], [-1.0, 0.0]]).double() / 2**0.5, atol=1e-4, rtol=0)
+
+
+def test_what_the_flow_commutes_with_stays_an_algebra():
+    """Two damped oscillators: complex matrices, of which the flow is a multiple of the identity."""
+    one, i = torch.eye(2).double(), torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double()
+    units = torch.eye(4).double().reshape(4, 2, 2)
+    basis = torch.cat([torch.stack([torch.kron(u, one), torch.kron(u, i)]) for u in units])
+    flow = torch.tensor([-0.1, 1.0, 0.0, 0.0, 0.0, 0.0, -0.1, 1.0]).double()
+    rows = torch.einsum("kij,bj->kbi", basis, states(50, 4)).flatten(1)
+    rest = LieAlgebra(_quotient(basis, flow, rows))
+    assert rest.dimension == 7 and rest.closure_error() < 1e-9
+    assert not rest.contains(torch.einsum("k,kij->ij", flow, basis))
+    # Positions, momenta and their bracket: what is a bracket cannot be split off.
+    heisenberg = torch.zeros(3, 3, 3).double()
+    heisenberg[0, 0, 1] = heisenberg[1, 1, 2] = heisenberg[2, 0, 2] = 1.0
+    rows = torch.einsum("kij,bj->kbi", heisenberg, states(50, 3)).flatten(1)
+    assert _quotient(heisenberg, torch.tensor([0.0, 0.0, 1.0]).double(), rows) is None
+
+
+def test_a_contraction_is_known_as_well_as_the_flow():
+    """A rotation commutes with the scaling of the plane; where it contracts, outputs and their errors are stretched."""
+    x = 2 * torch.rand(400, 2, generator=stream(3, "box"), dtype=torch.float64) - 1
+    found = ad.discover_flow(x, noisy(oscillator(x), 0.03), cosets=False, degree=0)
+    assert found.group.name == "R+" and found.verdict.directions[0].upper < 0.03
 
 
 def bent(x):
