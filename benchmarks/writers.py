@@ -101,8 +101,8 @@ def write_climate(folder, *, train=40, test=8, shape=(768, 1152), experts=2) -> 
     """
     for split, count, first in (("train", train, date(1996, 1, 1)), ("test", test, date(2011, 1, 1))):
         for n in range(count):
-            generator = stream(0, "climate", split, n)
-            maps = synthetic_climate(1, generator=generator, shape=shape, experts=1 if n % 2 else experts)
+            drawn = {"symmetry": "events", "shape": shape, "experts": 1 if n % 2 else experts}
+            maps = synthetic_climate(1, generator=stream(0, "climate", split, n), **drawn)
             day = (first + timedelta(days=3 * n)).isoformat()
             for e in range(maps.labels.shape[1]):
                 write_map(Path(folder) / split / f"data-{day}-01-1_{e}.nc", maps, expert=e)

@@ -71,7 +71,7 @@ def _scale(constants: Tensor) -> float:
 
 
 def derived_series(constants: Tensor, tolerance: float) -> list[Tensor]:
-    r"""The algebra, its brackets, the brackets of these, until nothing becomes smaller: rows of coordinates."""
+    r"""The derived series, as rows of coordinates: the algebra, then brackets of the part before, while they shrink."""
     found = [torch.eye(constants.shape[0], dtype=constants.dtype, device=constants.device)]
     while found[-1].shape[0]:
         brackets = torch.einsum("ai,bj,ijl->abl", found[-1], found[-1], constants)

@@ -44,7 +44,7 @@ class RemoteFile:
 
     @property
     def most(self) -> int:
-        """Bytes beyond which it cannot be what it should be."""
+        """Size in bytes beyond which a download is refused."""
         return _MOST if self.size is None else self.size
 
 

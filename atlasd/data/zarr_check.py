@@ -69,7 +69,7 @@ def _directories(path: Path) -> Iterator[tuple[Path, list[os.DirEntry[str]]]]:
 
 
 def _codecs(content: Any, inside: bool = False) -> Iterator[str]:
-    """Names of all codecs in metadata, also of those inside of others."""
+    """Names of all codecs in the metadata, nested ones included."""
     if isinstance(content, list):
         for each in content:
             yield from _codecs(each, inside)

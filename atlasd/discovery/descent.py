@@ -77,7 +77,7 @@ def model(
 
 
 def _elements(a: Tensor, sizes: tuple[float, ...], directions: Tensor | None = None) -> Tensor:
-    """Elements `(M, T, 1 + s, n, n)` of generators `(M, n, n)`, and of those a step away along `(M, s, n, n)`."""
+    """Elements `(M, T, 1 + s, n, n)` for generators `(M, n, n)` and their neighbours along `(M, s, n, n)`."""
     steps = torch.tensor(sizes, dtype=torch.float64)
     near = a[:, None] if directions is None else torch.cat([a[:, None], a[:, None] + _STEP * directions], dim=1)
     return torch.matrix_exp(steps[None, :, None, None, None] * near[:, None])

@@ -252,7 +252,7 @@ class FieldPart(Part):
         base = 0.0 if problem.pointwise is None else problem.pointwise(x, shape)
 
         def added(plant: Any, z: Tensor, before: Tensor) -> Tensor:
-            """What was planted; of classes, what would have been added to labels as they are predicted."""
+            """The planted functions; for classes, their change of the predicted probabilities."""
             if problem.classes:
                 shifted: Tensor = plant.shift(z, before)
                 return shifted

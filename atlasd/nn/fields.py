@@ -119,7 +119,7 @@ class FieldNetwork(nn.Module):
             self.register_buffer(f"unit_{name}", torch.ones(size, 1, 1))
 
     def standardise(self, x: Tensor, y: Tensor | None = None) -> None:
-        """Takes the units of the fields that come in from `(N, C, H, W)`, and of those that go out from others.
+        """Sets the units of inputs and of outputs from fields of each, `(N, C, H, W)`.
 
         Components of one vector share a unit, and have no mean. With both, the linear map is fitted.
         """

@@ -15,7 +15,7 @@ from atlasd.prediction.trivial import centre_crop
 
 
 class Network(nn.Module):
-    """A network that is stored as its architecture, which its builder sets, and its weights."""
+    """A network that is stored by its weights and its architecture, from which it is built again."""
 
     @property
     def weights(self) -> dict[str, Tensor]:

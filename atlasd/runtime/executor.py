@@ -352,7 +352,7 @@ def working(executor: Executor | None, directory: Path | None = None) -> Iterato
 
 @contextmanager
 def working_in(directory: Path) -> Iterator[None]:
-    """Puts large arrays for the workers into this directory from now on: all of them see it, where it is shared."""
+    """Puts large arrays for the workers into this directory, which remote workers must share."""
     workers = current_workers()
     before, workers.directory = workers.directory, directory
     try:

@@ -68,7 +68,7 @@ def process_pool(workers: int) -> ProcessPool:
 
 
 def _settle() -> None:
-    """What a worker does first: it leaves interrupts to its parent, and watches that it is there."""
+    """Prepares a worker: it leaves interrupts to its parent, and ends when the parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch, name="parent", daemon=True).start()
 

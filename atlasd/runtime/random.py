@@ -8,7 +8,7 @@ import torch
 
 
 def stream(seed: int, *purpose: object) -> torch.Generator:
-    """A generator that depends on the seed and on what it is for, on the device where tensors are created.
+    """A generator for one named purpose, set by the seed and the names, on the device where tensors are created.
 
     Example:
         >>> torch.rand(1, generator=stream(0, "data")).item() == torch.rand(1, generator=stream(0, "data")).item()

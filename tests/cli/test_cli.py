@@ -1,5 +1,6 @@
 """The program."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -114,6 +115,16 @@ TIDYING = (
     "atexit.register(lambda: (print('tidying', flush=True), time.sleep(0.5)))\n"
     "from atlasd.__main__ import main; sys.argv = ['atlasd', '--version']; sys.exit(main())"
 )
+
+
+def test_threads_of_the_program_do_not_wait_by_spinning(monkeypatch):
+    from atlasd import __main__
+
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.setattr(sys, "argv", ["atlasd", "--version"])
+    with pytest.raises(SystemExit):
+        sys.exit(__main__.main())
+    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
 
 
 # Status -15 before: one of forty runs that were stopped at random moments ended so, after its work.

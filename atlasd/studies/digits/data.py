@@ -148,6 +148,6 @@ def _unpacked_idx(path: Path) -> Tensor:
 
 
 def _path(name: str) -> Path:
-    """Where the file is, below ATLASD_DATA or in the user's cache; it is fetched where it is not."""
+    """The path of a file below ATLASD_DATA or in the user's cache; fetches it if it is missing."""
     path = data_directory("mnist") / name
     return path if path.is_file() else fetch(find_data("mnist"), only=(name,))[0]

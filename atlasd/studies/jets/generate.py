@@ -64,7 +64,7 @@ def generate_jets(
     shard: int = 500,
     progress: Progress | None = None,
 ) -> Path:
-    """Generates jets, half of them tops, into one file; a run that was stopped goes on where it was.
+    """Generates jets, half of them tops, into one file; continues after an interruption.
 
     Arguments:
         path: The `.npz` file to write.
