@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import Literal
 
 import torch
@@ -76,39 +78,21 @@ class FieldNetwork(nn.Module):
         kind = default_type(group) if field_type is None else resolve(field_type, group)
         width = kind.size * max(1, round(width / kind.size))
         into, out = of_channels(rho_in, in_channels), of_channels(rho_out, out_channels)
+        conv = partial(
+            GroupConv2d, kernel_size=kernel_size, group=group, padding="same", padding_mode=padding_mode,
+            generator=generator,
+        )  # fmt: skip
         layers: list[nn.Module] = []
         for k in range(depth):
             first, last = k == 0, k == depth - 1
-            layers.append(
-                GroupConv2d(
-                    in_channels if first else width,
-                    out_channels if last else width,
-                    kernel_size,
-                    group=group,
-                    padding="same",
-                    padding_mode=padding_mode,
-                    in_type=into if first else kind,
-                    out_type=out if last else kind,
-                    generator=generator,
-                )
-            )
-            if k < depth - 1:
+            types = {"in_type": into if first else kind, "out_type": out if last else kind}
+            layers.append(conv(in_channels if first else width, out_channels if last else width, **types))
+            if not last:
                 layers.append(GroupActivation(width, group=group, field_type=kind, activation=nn.SiLU()))
         self.layers, self.width, self.pooled = nn.Sequential(*layers), width, pooled
-        try:
-            self.direct = GroupConv2d(
-                in_channels,
-                out_channels,
-                kernel_size,
-                group=group,
-                padding="same",
-                padding_mode=padding_mode,
-                in_type=into,
-                out_type=out,
-                generator=generator,
-            )
-        except InputError:  # no linear map takes the one to the other, as scalars to what a mirror turns round
-            self.direct = None
+        self.direct: GroupConv2d | None = None
+        with suppress(InputError):  # no linear map takes the one to the other, as scalars to what a mirror turns round
+            self.direct = conv(in_channels, out_channels, in_type=into, out_type=out)
         elements = torch.cat([torch.matrix_exp(group.algebra.frame()), group.cosets])
         self._blocks = {
             "in": multiplets(rho_in, elements, in_channels),
