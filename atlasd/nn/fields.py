@@ -85,8 +85,8 @@ class FieldNetwork(nn.Module):
         layers: list[nn.Module] = []
         for k in range(depth):
             first, last = k == 0, k == depth - 1
-            types = {"in_type": into if first else kind, "out_type": out if last else kind}
-            layers.append(conv(in_channels if first else width, out_channels if last else width, **types))
+            ends = (in_channels if first else width, out_channels if last else width)
+            layers.append(conv(*ends, in_type=into if first else kind, out_type=out if last else kind))
             if not last:
                 layers.append(GroupActivation(width, group=group, field_type=kind, activation=nn.SiLU()))
         self.layers, self.width, self.pooled = nn.Sequential(*layers), width, pooled
