@@ -12,16 +12,17 @@ from typing import Any
 
 from atlasd.runtime.pool import process_pool
 from atlasd.studies.config import parse_settings
-from atlasd.studies.rivals.compare import Contest, Task, find_contest, perform
+from atlasd.studies.rivals.compare import Contest, Task, find_contest, perform, with_control
 
 ROWS = {
     "error": "error",
     "dimension": "dimension",
     "components": "components",
-    "claims": "false claims in the control",
+    "false_claims": "false claims in the control",
     "seconds": "processor seconds",
     "working_mb": "working MB",
 }
+LEFT_OUT = ("peak_mb", "wall_seconds", "note", "confirmed", "false_confirmed")
 
 
 def measure(contest: Contest, method: str, config: Any, seeds: range) -> dict[str, list[Any]]:
@@ -29,14 +30,9 @@ def measure(contest: Contest, method: str, config: Any, seeds: range) -> dict[st
     found: dict[str, list[Any]] = {}
     with process_pool(1) as pool:
         for seed in seeds:
-            rows = [
-                pool.submit(perform, Task(contest.name, method, config, seed, control=c)).result()
-                for c in (False, True)
-            ]
-            done, empty = rows
-            figures = {k: v for k, v in done.items() if k not in ("peak_mb", "wall_seconds", "note", "confirmed")}
+            row = with_control(Task(contest.name, method, config, seed), lambda t: pool.submit(perform, t).result())
+            figures = {k: v for k, v in row.items() if k not in LEFT_OUT}
             figures["error"] = figures.pop(contest.measure.name)
-            figures["claims"] = empty.get("false", empty["dimension"] + empty["components"] - 1)
             for key, value in figures.items():
                 found.setdefault(key, []).append(value)
     found["working_mb"] = found["working_mb"][:1]

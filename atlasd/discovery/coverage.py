@@ -109,7 +109,7 @@ class VectorCoverage:
     def worse(self, there: Tensor, here: Tensor, covered: Tensor) -> Tensor:
         """How much more it costs to predict labels where samples are taken than where they come from, `(M, B)`.
 
-        0 where the difference, a mean over neighbours, may be an accident. A contraction takes all samples
+        Only what is beyond accident of the difference, a mean over neighbours. A contraction takes all samples
         to the same few neighbours, whose mean is known no better for being taken often.
 
         Arguments:
@@ -122,8 +122,8 @@ class VectorCoverage:
         weights = zero.scatter_add(1, there, share).scatter_add(1, here.expand_as(there), -share) / m
         each = zero.scatter_add(1, self.near.flatten().expand(len(there), -1), weights.repeat_interleave(m, dim=1))
         shift = self.level[there] - self.level[here]
-        clear = (share * shift).sum(1).abs() > TWO_SIDED * self.spread * each.norm(dim=1)
-        return shift * clear[:, None]
+        accident = TWO_SIDED * self.spread * each.norm(dim=1) / (share * shift).sum(1).abs().clamp_min(1e-300)
+        return shift * (1 - accident).clamp_min(0.0)[:, None]
 
 
 @dataclass(frozen=True, eq=False)

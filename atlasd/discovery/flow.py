@@ -28,6 +28,9 @@ from atlasd.prediction.forms import FormPredictor
 from atlasd.prediction.predictor import PredictorSpec
 from atlasd.runtime.progress import Progress, Silent
 
+_BEYOND = 0.1
+"""Share of the flow beside all brackets below which it is made of them: noise."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FlowPredictor(FormPredictor):
@@ -129,19 +132,20 @@ def _maps(action: Literal["affine", "linear"] | PolynomialAction) -> VectorActio
 def _quotient(basis: Tensor, flow: Tensor, rows: Tensor) -> Tensor | None:
     """Generators `(k - 1, n, n)` that span `basis` modulo the flow, which commutes with all of them.
 
+    Any subspace that holds all brackets is an ideal. `None` where the flow is itself made of brackets.
+
     Arguments:
         basis: The generators found, `(k, n, n)`.
         flow: The flow as a combination of them, `(k,)`.
         rows: What each does to the states, `(k, M)`.
     """
-    along = (rows @ (flow @ rows)).abs() / rows.norm(dim=1)
-    plain = basis[[i for i in range(len(basis)) if i != int(along.argmax())]]
-    across = torch.linalg.svd(flow[None] @ (rows @ rows.mT)).Vh[1:]
-    # The generators that read well without the one nearest to the flow, or else those at right angles to it.
-    for rest in (plain, torch.einsum("rk,kij->rij", across, basis)):
-        if not len(rest) or LieAlgebra(rest).closure_error() < 1e-3:
-            return rest
-    return None
+    inside = LieAlgebra(basis).derived_series()[:2][-1].basis  # all of it, where brackets give all of it back
+    made = torch.linalg.lstsq(basis.flatten(1).mT, inside.flatten(1).mT).solution
+    brackets, along = rows.mT @ made, flow @ rows
+    beyond = along - brackets @ torch.linalg.lstsq(brackets, along[:, None]).solution[:, 0]
+    if float(beyond.norm()) < _BEYOND * float(along.norm()):
+        return None
+    return torch.einsum("rk,kij->rij", torch.linalg.svd((rows @ beyond)[None]).Vh[1:], basis)
 
 
 def _checked(x: Any, dx: Any, after: Any) -> tuple[Tensor, Tensor]:

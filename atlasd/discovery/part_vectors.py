@@ -38,14 +38,19 @@ class VectorPart(Part):
             if unrelated:
                 step = there.unflatten(0, (len(part), -1)) - x
                 there = (x + self._unrelated(step)).flatten(0, 1)
-            y = self.predict(there, functions)
-            if isinstance(action, PolynomialAction):
-                y = action.bring_back(many, here, y)
-            elif getattr(action, "rho_out", True) is not None:
-                y = action.on_output(torch.linalg.inv(many.double()).to(y.dtype), y)
+            y = self._brought_back(many, here, self.predict(there, functions))
             moved.append(there.squeeze(1).unflatten(0, (len(part), -1)))
             back.append(y.flatten(1).double().unflatten(0, (len(part), -1)))
         return torch.cat(moved), torch.cat(back)
+
+    def _brought_back(self, g: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Outputs `(B, 1, O)` that belong to vectors transformed by `g` `(B, 1, n, n)`, as they are at `x` itself."""
+        action = self.problem.action
+        if isinstance(action, PolynomialAction):
+            return action.bring_back(g, x, y)
+        if getattr(action, "rho_out", True) is None:
+            return y
+        return action.on_output(torch.linalg.inv(g.double()).to(y.dtype), y)
 
     def _unrelated(self, step: Tensor) -> Tensor:
         """Displacements `(M, B, *in)` as long as given ones that have nothing to do with the samples they displace.
@@ -142,9 +147,18 @@ class VectorPart(Part):
             seen = self._sides(g, functions)[1] - base - after
             here = added(x).flatten(1).double()
             there = self._sides(g, [added])[1] - here
-            pairs = ((seen, there), (there, there), (seen - there,) * 2, (after - here,) * 2)
+            # Where g stretches outputs, it stretches errors of any place alike.
+            error = torch.stack([self._stretched(one, after - here) for one in g])
+            pairs = ((seen, there), (there, there), (seen - there,) * 2, (error,) * 2)
             rows.append(torch.stack([(covered[..., None] * a * b).sum((1, 2)) for a, b in pairs], dim=-1))
         return torch.stack(rows).unsqueeze(2)
+
+    def _stretched(self, g: Tensor, y: Tensor) -> Tensor:
+        """Outputs `(B, O)` as the inverse of an element `(n, n)` transforms them."""
+        x = self.data[0]
+        y = y.reshape(self.data[1].shape)
+        many = g.expand(*x.shape[:2], *g.shape).to(x.dtype)
+        return self._brought_back(many, x, y.to(x.dtype)).flatten(1).double()
 
     def error_change(self, g: Tensor) -> Tensor:
         """See `Residual.error_change`; `(M, 3)`, for monomials of degree 1, 2 and 3."""

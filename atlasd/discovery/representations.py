@@ -199,9 +199,7 @@ def discover_representation(
 
     found = discover_asking(
         x, y, function=function, atlas=atlas, predictor=predictor, search=None, cosets=CosetSearch(),
-        # Declared, if only as the identity: then the part of the map that looks at one pixel stays in.
-        action=GridAction(rho_in=Weights(torch.zeros(x.shape[1], x.shape[1], dtype=torch.float64))),
-        tolerance=tolerance, seed=seed, shown=shown, asking=asking,
+        action=GridAction(), tolerance=tolerance, seed=seed, shown=shown, asking=asking,
     )  # fmt: skip
     assert mixing is not None
     if mixing.sides is None:
@@ -274,6 +272,7 @@ class _Mixing:
 
 def _mixing(problem: Problem) -> _Mixing:
     """The mixing of channels that makes the residual least, with the reflection that does."""
+    problem = replace(problem, pointwise=None)  # which commutes with every motion of the plane, not with every mixing
     part = FieldPart(problem, problem.pick(_SAMPLES), None)
     x, _, p = part.data
     _check_memory(x.shape[2], p.shape[2], 8 * p.numel())

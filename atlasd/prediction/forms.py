@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from typing import ClassVar
 
 import torch
@@ -20,29 +20,30 @@ from atlasd.runtime.codec import storable
 from atlasd.runtime.progress import Progress
 from atlasd.runtime.random import stream
 
-_ROWS = 1024
-"""Inputs whose features are formed together: they stay in the cache."""
-_STEEP = 300.0
-"""The largest exponent that is told apart from larger ones."""
+_ROWS, _CACHED = 1024, 1 << 16
+"""Inputs whose features are formed together, and values of bumps: they stay in the cache."""
 _LOOKED = 3000
 """Samples whose held-out errors choose features and ridge."""
 _FEW = 200
 """Bumps that are enough to compare widths."""
 _LEAST_BUMPS = 10
 """Bumps of a pair with which it is worth beginning."""
+_JITTER = 1e-10
+"""What is added to covariances of bumps: they are singular to rounding."""
 _LEAST = 1e-6
 """The smallest probability that is told."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormPredictor(ClosedForm):
-    """Ridge regression on monomials, alone or with Gaussian bumps; held-out data say which, and how much ridge.
+    """Ridge regression on monomials, alone or with bumps; held-out data say which, and how much ridge.
 
-    Exact where the law is a polynomial, and hard to beat where it is smooth and components are few. Sums of normal
-    equations serve all folds, and all that is planted.
+    Exact where the law is a polynomial, and hard to beat where it is smooth and components are few. Bumps are Gaussian,
+    for laws without kinks, or Matern functions of order 5/2, which follow kinks, and heavy tails of the inputs. Sums of
+    normal equations serve all folds, and all that is planted.
 
     Arguments:
-        widths: Widths of the bumps, relative to the size of the inputs.
+        widths: Widths of the bumps, relative to the size of the inputs; Matern functions are twice as wide.
         ridges: Ridge strengths, relative to the mean square of the features.
         waves: The most plane waves that are added where errors hold them: no smooth feature follows a short one.
 
@@ -54,7 +55,7 @@ class FormPredictor(ClosedForm):
     """
 
     degree: int = 4
-    widths: tuple[float, ...] = (0.35, 0.7, 1.5, 3.0)
+    widths: tuple[float, ...] = (0.17, 0.35, 0.7, 1.5, 3.0)
     bumps: int = 800
     most: int = 1000
     ridges: tuple[float, ...] = (1e-12, 1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
@@ -121,24 +122,20 @@ class FormPredictor(ClosedForm):
         for degree in range(1, self.degree + 1):
             if degree == 1 or math.comb(inputs + degree, degree) <= min(self.most, count // 2):
                 kinds.append(_Features(f"polynomial of degree {degree}", inputs, degree))
-        second = math.comb(inputs + 2, 2)
-        bumps = min(bumps, self.bumps, count, self.most - second)
-        if bumps > 0:
-            size = float(x.square().sum(-1).mean().sqrt())
-            kinds += [
-                _Features(f"{bumps} bumps of width {width:g}", inputs, 2, x[:bumps], width * size)
-                for width in self.widths
-            ]
+        bumps = min(bumps, self.bumps, count, self.most - math.comb(inputs + 2, 2))
+        if bumps <= 0:
+            return kinds
         pairs = tokens * (tokens - 1) // 2
-        if pairs and bumps >= _LEAST_BUMPS * pairs:
-            apart = _differences(x, tokens).flatten(0, 1)
-            size, each = float(apart.square().sum(-1).mean().sqrt()), bumps // pairs
-            for w in self.widths:
-                name, width = f"bumps of width {w:g} for", w * size
-                kinds.append(_Features(f"{each} {name} each pair", inputs, 2, apart[:each], width, tokens))
-                kinds.append(
-                    _Features(f"{bumps} {name} all pairs", inputs, 2, apart[:bumps], width, tokens, alike=True)
-                )
+        apart = _differences(x, tokens).flatten(0, 1) if pairs and bumps >= _LEAST_BUMPS * pairs else x[:0]
+        for w, kinked in product(self.widths, (False, True)):
+            name, w = f"{'kinked ' * kinked}bumps of width {w:g}", w * (1 + kinked)
+            size = float(x.square().sum(-1).mean().sqrt())
+            kinds.append(_Features(f"{bumps} {name}", inputs, 2, x[:bumps], w * size, kinked))
+            if len(apart):
+                size, each = float(apart.square().sum(-1).mean().sqrt()), bumps // pairs
+                one = _Features(f"{each} {name} for each pair", inputs, 2, apart[:each], w * size, kinked, tokens)
+                all_of_them = replace(one, name=f"{bumps} {name} for all pairs", centres=apart[:bumps], alike=True)
+                kinds += [one, all_of_them]
         return kinds
 
 
@@ -174,6 +171,7 @@ class _Features:
     degree: int
     centres: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
     width: float = 1.0
+    kinked: bool = False
     tokens: int = 1
     alike: bool = False
     waves: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
@@ -185,9 +183,9 @@ class _Features:
         return replace(self, name=name, waves=waves)
 
     @property
-    def shape(self) -> tuple[float, int, bool]:
+    def shape(self) -> tuple[float, bool, int, bool]:
         """What tells kinds of bumps apart."""
-        return self.width, self.tokens, self.alike
+        return self.width, self.kinked, self.tokens, self.alike
 
     def __call__(self, x: Tensor) -> Tensor:
         columns = []
@@ -203,26 +201,43 @@ class _Features:
         if len(self.centres):
             centres = self.centres.to(x.dtype) / self.width
             x = (x if self.tokens == 1 else _differences(x, self.tokens)) / self.width
-            made = _bumps_both_ways if self.alike else _bumps
-            parts = [made(part, centres) for part in x.split(max(_ROWS // x.shape[1:].numel(), 64))]
+            rows = max(_CACHED // (len(centres) * x.shape[1:-1].numel()), 16)
+            parts = [self._bumps(part, centres) for part in x.split(rows)]
             out = torch.cat([out, torch.cat(parts)], dim=-1)
         return out
 
+    def frame(self, spread: Tensor) -> Tensor:
+        """Combinations of the columns that a ridge holds small alike, `(F, F)`.
 
-def _bumps(x: Tensor, centres: Tensor) -> Tensor:
-    """Gaussian bumps of unit width around centres `(C, n)` at `(M, n)`, or at places `(M, P, n)` side by side."""
-    # -|x - c|^2 / 2, without an array for each term.
-    level = -0.5 * torch.cat([x.square().sum(-1, keepdim=True), torch.ones_like(x[..., :1])], dim=-1)
-    columns = torch.cat([centres, torch.ones_like(centres[:, :1]), centres.square().sum(-1, keepdim=True)], dim=-1)
-    return (torch.cat([x, level], dim=-1) @ columns.mT).exp().flatten(1)
+        Monomials count in their own spread `(F,)`. Bumps are combined to functions without covariance: a regression on
+        them is the best guess of a random function whose covariance the bumps are, and more of them make it no worse.
+        """
+        if not len(self.centres):
+            return (1 / spread).diag()
+        x = self.centres / self.width
+        both = self._bumps(x if self.tokens == 1 else x[:, None], x)
+        root = torch.linalg.cholesky(both + _JITTER * torch.eye(len(x), dtype=torch.float64))
+        white = torch.linalg.inv(root).mT
+        pairs = self.tokens * (self.tokens - 1) // 2 if self.tokens > 1 and not self.alike else 1
+        return torch.block_diag((1 / spread[: -pairs * len(x)]).diag(), *[white] * pairs)
 
+    def _bumps(self, x: Tensor, centres: Tensor) -> Tensor:
+        """Bumps of unit width around centres `(C, n)` at `(M, n)`, or at places `(M, P, n)` side by side or summed."""
+        # -|x - c|^2 / 2, without an array for each term.
+        ones = torch.ones_like
+        level = torch.cat([x, -0.5 * x.square().sum(-1, keepdim=True), ones(x[..., :1])], dim=-1)
+        ends = torch.cat([centres, ones(centres[:, :1]), -0.5 * centres.square().sum(-1, keepdim=True)], dim=-1)
+        if not self.alike:
+            return self._profile(level @ ends.mT).flatten(1)
+        ends = torch.cat([ends, torch.cat([-centres, ends[:, x.shape[-1] :]], dim=-1)])  # the mirror images beside them
+        return self._profile(level @ ends.mT).sum(1).unflatten(-1, (2, -1)).sum(1)
 
-def _bumps_both_ways(x: Tensor, centres: Tensor) -> Tensor:
-    """Gaussian bumps of unit width around centres `(C, n)`, summed over places `(M, P, n)` and their mirror images."""
-    # exp(-|x - c|^2 / 2) + exp(-|x + c|^2 / 2), with one exponential; beyond the limit the other factors are zero.
-    rise = (x @ centres.mT).clamp(-_STEEP, _STEEP).exp()
-    near = (-0.5 * x.square().sum(-1)).exp()[:, None]
-    return (near @ (rise + 1 / rise))[:, 0] * (-0.5 * centres.square().sum(-1)).exp()
+    def _profile(self, level: Tensor) -> Tensor:
+        """A bump by minus half of the squared distance, which is the exponent of a Gaussian one."""
+        if not self.kinked:
+            return level.exp()
+        r = (-10 * level).clamp_min(1e-20).sqrt()  # sqrt(5) times the distance
+        return torch.addcmul(1 + r, r, r, value=1 / 3) * (-r).exp()
 
 
 class _Sums:
@@ -233,8 +248,8 @@ class _Sums:
         self.features, self.outputs = features, samples.classes or samples.outputs
         near = features(_rows(samples, looked))
         # A monomial that one wild sample rules is not worth its weight: the ridge sees standard columns.
-        self.mean, self.size = near.mean(0), near.std(0).clamp_min(1e-12)
-        self.near, self.wanted, self.near_fold = (near - self.mean) / self.size, _values(samples, looked), fold[looked]
+        self.mean, self.frame = near.mean(0), features.frame(near.std(0).clamp_min(1e-12))
+        self.near, self.wanted, self.near_fold = (near - self.mean) @ self.frame, _values(samples, looked), fold[looked]
         # Outputs in standard units are comparable as they are: a component of a velocity that does not change is small.
         standard = samples.units is not None and len(samples.units.outputs) > 0
         self.scale = torch.ones(1, dtype=torch.float64) if standard else self.wanted.std(0).clamp_min(1e-300)
@@ -242,7 +257,7 @@ class _Sums:
         self.right: Tensor | None = None
         for index in used.split(batch):
             x = samples.inputs(index)
-            columns = (features(x[:, 0].flatten(1).double()) - self.mean) / self.size
+            columns = (features(x[:, 0].flatten(1).double()) - self.mean) @ self.frame
             columns = torch.cat([columns, torch.ones_like(columns[:, :1])], dim=-1)
             y = torch.cat([_values(samples, index), *(plant(x)[:, 0].double() for plant in folds.plants)], dim=-1)
             if self.right is None:
@@ -263,9 +278,7 @@ class _Sums:
         rows = gram[-1, -1]
         mean, target = gram[:-1, -1:] / rows, right[-1:] / rows
         covariance = gram[:-1, :-1] / rows - mean @ mean.mT
-        diagonal = (
-            torch.eye(len(covariance), dtype=torch.float64) * torch.tensor(ridges, dtype=torch.float64)[:, None, None]
-        )
+        diagonal = torch.eye(len(covariance), dtype=torch.float64) * covariance.new_tensor(ridges)[:, None, None]
         factor, failed = torch.linalg.cholesky_ex(covariance + diagonal)
         weight = torch.cholesky_solve((right[:-1] / rows - mean @ target).expand(len(ridges), -1, -1), factor)
         weight = torch.where(failed[:, None, None] > 0, torch.nan, weight)
@@ -290,26 +303,20 @@ class _Sums:
     def maps(self, ridge: float, fold: int, *, classes: int) -> list[_Forms]:
         """The map of the targets, and after it those of the plants."""
         (weight,) = self.solve([ridge], fold)
-        return [
-            _Forms(self.features, self.mean, self.size, part[:-1], part[-1], classes)
-            for part in weight.split(self.outputs, dim=-1)
-        ]
+        raw = self.frame @ weight[:-1]
+        both = zip(raw.split(self.outputs, dim=-1), (weight[-1] - self.mean @ raw).split(self.outputs), strict=True)
+        return [_Forms(self.features, part, shift, classes) for part, shift in both]
 
 
-@storable("features", "mean", "size", "weight", "shift", "classes")
+@storable("features", "weight", "shift", "classes")
 class _Forms:
     """The fitted map: inputs `(B, 1, *in)` to outputs `(B, 1, O)`; logarithms of probabilities for classes."""
 
-    def __init__(
-        self, features: _Features, mean: Tensor, size: Tensor, weight: Tensor, shift: Tensor, classes: int = 0
-    ) -> None:
-        self.features, self.mean, self.size, self.weight, self.shift = features, mean, size, weight, shift
-        self.classes = classes
+    def __init__(self, features: _Features, weight: Tensor, shift: Tensor, classes: int = 0) -> None:
+        self.features, self.weight, self.shift, self.classes = features, weight, shift, classes
 
     def __call__(self, x: Tensor) -> Tensor:
-        weight = self.weight / self.size[:, None]
-        constant = self.shift - self.mean @ weight
         rows = x.flatten(0, 1).flatten(1).double()
-        y = torch.cat([self.features(part) @ weight for part in rows.split(_ROWS)])
-        out = (y + constant).unflatten(0, x.shape[:2])
+        y = torch.cat([self.features(part) @ self.weight for part in rows.split(_ROWS)])
+        out = (y + self.shift).unflatten(0, x.shape[:2])
         return (out.clamp_min(_LEAST).log() if self.classes else out).to(x.dtype)

@@ -5,8 +5,10 @@ import torch
 from torch.nn import functional
 
 import atlasd as ad
-from atlasd.discovery.representations import Weights, _check_memory
+from atlasd.discovery.prepare import prepare
+from atlasd.discovery.representations import Weights, _check_memory, _mixing
 from atlasd.errors import InputError
+from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 
 ATLAS = ad.Atlas.at([(15, 15)], in_radius=13, out_radius=5)
@@ -88,6 +90,24 @@ def test_temperature_and_winds():
 def test_a_preferred_axis():
     found = ad.discover_representation(fields(24, 2), function=preferred, atlas=ATLAS)
     assert found.inputs is None and not found.symmetries.verdict.symmetric
+
+
+def shallow_water(x):
+    """Pressure and winds to how they change, rotating winds by the place itself."""
+    p, u, v = x.unbind(1)
+    change = slope(u, -2) + slope(v, -1), 0.6 * v - slope(p, -2), -0.6 * u - slope(p, -1)
+    return torch.stack(change, dim=1)
+
+
+def test_what_looks_at_one_pixel_mixes_channels_too():
+    problem, _ = prepare(fields(24, 3), function=shallow_water, atlas=ATLAS, seed=0, progress=Silent())
+    assert [w.values for w in _mixing(problem).sides] == [(0, 1)] * 2  # the sense of rotation has no reflection
+
+    def broken(x):
+        return shallow_water(x) + 0.5 * x[:, [1, 0, 0]]
+
+    problem, _ = prepare(fields(24, 3), function=broken, atlas=ATLAS, seed=0, progress=Silent())
+    assert _mixing(problem).left > 0.2
 
 
 def test_too_many_channels():

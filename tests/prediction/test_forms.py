@@ -1,10 +1,12 @@
 """Regression of vectors in closed form: functions of the differences of two vectors of a set."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from atlasd.prediction.fit import fit_predictor
-from atlasd.prediction.forms import FormPredictor, _bumps, _bumps_both_ways
+from atlasd.prediction.forms import FormPredictor, _Features
 from atlasd.runtime.random import stream
 
 
@@ -21,12 +23,28 @@ def test_forces_between_two_bodies(alike):
     assert torch.allclose(fitted(order), fitted(x[:, None]), atol=0.3) == alike
 
 
-def test_bumps_and_their_mirror_images_share_an_exponential():
+@pytest.mark.parametrize("kinked", [True, False])
+def test_bumps_of_pairs_are_summed_with_their_mirror_images(kinked):
     x, c = (3 * torch.randn(k, 3, generator=stream(0, "bumps"), dtype=torch.float64) for k in (60, 40))
-    x[0] *= 1000  # far away, where the exponential of a product alone overflows
-    bump = lambda sign: torch.exp(-0.5 * (x[:, None] - sign * c).square().sum(-1))  # noqa: E731
-    torch.testing.assert_close(_bumps(x, c), bump(1))
-    places = x.unflatten(0, (20, 3)).requires_grad_()
-    both = _bumps_both_ways(places, c)
+    x[0] *= 1000  # far away, and the first centre at a place itself: gradients stay finite
+    c[0] = x[1]
+
+    def bump(sign):
+        r = (x[:, None] - sign * c).norm(dim=-1)
+        return (1 + 5**0.5 * r + 5 * r**2 / 3) * (-(5**0.5) * r).exp() if kinked else (-0.5 * r**2).exp()
+
+    features = _Features("", 3, 2, c, 1.0, kinked)
+    torch.testing.assert_close(features(x)[:, -40:], bump(1))
+    sums = replace(features, inputs=9, tokens=3, alike=True)
+    places = x.unflatten(0, (20, 3)).flatten(1).requires_grad_()
+    both = sums._bumps(places.unflatten(1, (3, 3)), c)
     torch.testing.assert_close(both, (bump(1) + bump(-1)).unflatten(0, (20, 3)).sum(1))
     assert torch.autograd.grad(both.sum(), places)[0].isfinite().all()
+
+
+def test_kinks_are_followed_by_kinked_bumps():
+    x = torch.randn(400, 2, generator=stream(0, "kinks"))
+    fitted = fit_predictor(x, x.abs().sum(1), predictor=FormPredictor())
+    assert "kinked" in fitted.kind and fitted.skill > 0.98
+    smooth = fit_predictor(x, (2 * x).sin().sum(1), predictor=FormPredictor(waves=0))
+    assert "kinked" not in smooth.kind and smooth.skill > 0.99

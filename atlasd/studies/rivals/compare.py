@@ -18,7 +18,7 @@ import json
 import pkgutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -230,15 +230,19 @@ def run_contest(
         settings = " as published" if published else ""
         progress.say(f"{name}{settings} on {contest.name}")
         kept = keep if name == OURS and not published else None
-        done = _kept(Task(contest.name, name, config, seed, keep=kept, published=published))
-        progress.say(f"{name}{settings} on the negative control: {contest.control}")
-        empty = _kept(Task(contest.name, name, config, seed, control=True, published=published))
-        # A task may say itself which claims are false.
-        claims = empty.get("false", empty["dimension"] + empty["components"] - 1)
-        confirmed = empty["confirmed"]
+        task = Task(contest.name, name, config, seed, keep=kept, published=published)
+        done = with_control(task, _kept)
         reported = {"reported": contest.reported.get(name)} if contest.reported else {}
-        rows.append({"name": name, **done, "false_claims": claims, "false_confirmed": confirmed, **reported})
+        rows.append({"name": name, **done, **reported})
     return Table(contest, config, seed, tuple(rows[: len(names)]), tuple(rows[len(names) :]))
+
+
+def with_control(task: Task, ask: Callable[[Task], dict[str, Any]]) -> dict[str, Any]:
+    """The figures of a task, with what the method claims on the negative control."""
+    done, empty = ask(task), ask(replace(task, control=True, keep=None))
+    # A task may say itself which claims are false.
+    claims = empty.get("false", empty["dimension"] + empty["components"] - 1)
+    return {**done, "false_claims": claims, "false_confirmed": empty["confirmed"]}
 
 
 def _kept(task: Task) -> dict[str, Any]:

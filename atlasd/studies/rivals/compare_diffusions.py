@@ -194,7 +194,7 @@ def fields(rule: Rule, systems: list[Diffusion], config: CompareDiffusionsConfig
     def find(system: Diffusion) -> Tensor:
         asked = Determining(fit_law(system.paths, _DEGREE, choose=True), system.places, system.library)
         spectrum = asked.spectrum()
-        return spectrum.directions[: rule.count(spectrum, partial(p_value, asked, spectrum.directions))]
+        return spectrum.directions[: rule(spectrum, partial(p_value, asked, spectrum.directions))]
 
     return _answer(systems, [find(system) for system in systems])
 

@@ -12,6 +12,7 @@ from torch.func import jacrev, vmap
 from torch.nn import functional
 
 from atlasd.discovery.flow import FlowDiscovery, FlowPredictor, discover_flow
+from atlasd.discovery.vector_fields import flow_among
 from atlasd.geometry.actions import VectorAction, as_inputs
 from atlasd.studies.config import option
 from atlasd.studies.rivals.asking import Plan, Side, rival_methods
@@ -172,10 +173,8 @@ def without_flow(flow: Flow, basis: Tensor) -> Tensor:
     """Fields `(k, n, n + 1)` without the flow itself, where it is one of them."""
     smooth = Polynomial.fit(flow.x, flow.y, 4)(flow.x)
     fields = fields_at(flow.x, basis).flatten(1)
-    if not len(fields):
-        return basis
-    mix = torch.linalg.lstsq(fields.mT, smooth.flatten()[:, None]).solution[:, 0]
-    if float((smooth.flatten() - mix @ fields).norm() / smooth.norm()) > _FLOW:
+    mix = flow_among(fields, smooth.flatten(), _FLOW**2) if len(fields) else None
+    if mix is None:
         return basis
     across = torch.linalg.svd((mix @ (fields @ fields.mT))[None]).Vh[1:]
     return torch.einsum("rk,kim->rim", across, basis)

@@ -7,14 +7,14 @@ space of a matrix with one column for each function of the library. A rule says 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from atlasd.errors import InputError
 from atlasd.geometry.monomials import Monomials
-from atlasd.studies.rivals.null_space import FixedThreshold, Rule, Spectrum, solve_spectrum, wald_p_value
+from atlasd.studies.rivals.null_space import Rule, Spectrum, fixed_threshold, solve_spectrum, wald_p_value
 
 _LOOKED, _TESTED = 1000, 150
 """Samples at which residuals are formed, and tested: more than a polynomial of these degrees can tell apart."""
@@ -113,7 +113,7 @@ class VectorFields:
     least: int = 0
     equivariant: bool = False
     degree: int = 6
-    rule: Rule = field(default_factory=FixedThreshold)
+    rule: Rule = fixed_threshold
 
     def find(self, x: Tensor, y: Tensor) -> Tensor:
         """Fields from inputs `(N, n)` and targets `(N,)` or `(N, O)`: coefficients `(k, n, m)` of raw monomials."""
@@ -122,7 +122,7 @@ class VectorFields:
         terms = Monomials(x.shape[1], self.library, self.least)
         along, across = self._parts(learned, x[:_LOOKED], terms)
         spectrum = self._spectrum(learned, along, across, x[:_LOOKED], terms)
-        count = self.rule.count(spectrum, lambda k: _p_value(learned, along - across, spectrum.directions, k))
+        count = self.rule(spectrum, lambda k: _p_value(learned, along - across, spectrum.directions, k))
         return spectrum.directions[:count].unflatten(1, (x.shape[1], len(terms)))
 
     def _spectrum(self, learned: Polynomial, along: Tensor, across: Tensor, x: Tensor, terms: Monomials) -> Spectrum:

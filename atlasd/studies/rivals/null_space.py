@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -77,41 +77,17 @@ def wald_p_value(residuals: Tensor, slopes: Tensor, others: Tensor, root: Tensor
     return float(torch.special.gammaincc(kept.sum() / 2, share.square().sum() / 2))
 
 
-class Rule(Protocol):
-    """Decides the dimension of a null space."""
-
-    def count(self, spectrum: Spectrum, p_value: Callable[[int], float]) -> int:
-        """Number of directions that are claimed.
-
-        Arguments:
-            spectrum: Values and directions, ascending.
-            p_value: For a number k, the probability of residuals as large as those of the first k directions, were
-                these symmetries.
-        """
+Rule: TypeAlias = Callable[[Spectrum, Callable[[int], float]], int]
+"""Decides the dimension of a null space: from a spectrum and a function that gives, for a number k, the probability of
+residuals as large as those of the first k directions, were these symmetries."""
 
 
-@dataclass(frozen=True)
-class FixedThreshold:
-    """Values up to a threshold count as zero.
-
-    Arguments:
-        limit: The threshold, a share of what could break.
-    """
-
-    limit: float = 0.05
-
-    def count(self, spectrum: Spectrum, p_value: Callable[[int], float]) -> int:
-        """Number of small values."""
-        return int((spectrum.values <= self.limit).sum())
+def fixed_threshold(spectrum: Spectrum, p_value: Callable[[int], float], limit: float = 0.05) -> int:
+    """Values up to a share of what could break count as zero."""
+    return int((spectrum.values <= limit).sum())
 
 
-@dataclass(frozen=True)
-class RankTest:
+def rank_test(spectrum: Spectrum, p_value: Callable[[int], float], level: float = 0.05) -> int:
     """Directions count as symmetries, the best first, until a test rejects the rest."""
-
-    level: float = 0.05
-
-    def count(self, spectrum: Spectrum, p_value: Callable[[int], float]) -> int:
-        """Number of directions before the first that is rejected."""
-        most = len(spectrum.values)
-        return next((k for k in range(most) if p_value(k + 1) < self.level), most)
+    most = len(spectrum.values)
+    return next((k for k in range(most) if p_value(k + 1) < level), most)

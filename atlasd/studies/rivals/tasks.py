@@ -17,7 +17,7 @@ from atlasd.studies.rivals.asking import Plan, Side
 from atlasd.studies.rivals.augmentation import AugmentationLearning
 from atlasd.studies.rivals.compare import Answer, Method
 from atlasd.studies.rivals.liegan import LieGAN
-from atlasd.studies.rivals.null_space import FixedThreshold, RankTest, Rule
+from atlasd.studies.rivals.null_space import Rule, fixed_threshold, rank_test
 
 LINEAR = ("AtlasD", "LieGG", "LieGAN", "augmentation")
 """Methods that look for matrices; LieGG knows invariants only."""
@@ -64,7 +64,7 @@ def by_rule(ask: Callable[[Rule, Any, Any], Answer]) -> dict[str, Method]:
     def method(rule: Rule, data: Any, config: Any, seed: int) -> Answer:
         return ask(rule, data, config)
 
-    return {"fields, threshold": partial(method, FixedThreshold()), "fields, rank test": partial(method, RankTest())}
+    return {"fields, threshold": partial(method, fixed_threshold), "fields, rank test": partial(method, rank_test)}
 
 
 def linear_plan(

@@ -1,5 +1,7 @@
 """Symmetries of stochastic equations: the determining equations hold for the truth, laws and fields are found."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ from atlasd.geometry.monomials import Monomials
 from atlasd.studies.rivals import compare_diffusions as task
 from atlasd.studies.rivals.diffusion_law import Determining, Law, Library, Paths, fit_law
 from atlasd.studies.rivals.measures import angle_of_fields
-from atlasd.studies.rivals.null_space import FixedThreshold
+from atlasd.studies.rivals.null_space import fixed_threshold
 
 
 def exact_law(system: task.Diffusion) -> Law:
@@ -81,8 +83,8 @@ def test_noise_widens_intervals():
 def test_a_threshold_claims_what_it_is_told():
     system = task.Diffusion(task.BROWNIAN, task.simulate(task.BROWNIAN, 2000, 0), True)
     config = task.CompareDiffusionsConfig()
-    assert len(task.fields(FixedThreshold(0.05), [system], config).basis) == 3
-    assert len(task.fields(FixedThreshold(2.0), [system], config).basis) > 3
+    assert len(task.fields(fixed_threshold, [system], config).basis) == 3
+    assert len(task.fields(partial(fixed_threshold, limit=2.0), [system], config).basis) > 3
 
 
 def test_halves_share_their_units():

@@ -9,9 +9,9 @@ from atlasd.studies.rivals.compare_flows import SYSTEMS, defects, flow_task, tru
 from atlasd.studies.rivals.compare_shaw import affine_field, affine_task, cubic_field, cubic_task, fields_at
 from atlasd.studies.rivals.field_library import Polynomial, VectorFields, homogeneous_to_fields
 from atlasd.studies.rivals.measures import angle_of_fields
-from atlasd.studies.rivals.null_space import FixedThreshold, RankTest, Spectrum, solve_spectrum
+from atlasd.studies.rivals.null_space import Spectrum, fixed_threshold, rank_test, solve_spectrum
 
-RULES = [FixedThreshold(), RankTest()]
+RULES = [fixed_threshold, rank_test]
 rules = pytest.mark.parametrize("rule", RULES, ids=["threshold", "rank"])
 
 
@@ -56,9 +56,9 @@ def test_a_generic_polynomial_has_no_affine_symmetry(rule):
 
 def test_rules_count():
     spectrum = Spectrum(torch.tensor([0.0, 0.04, 0.3]), torch.eye(3))
-    assert FixedThreshold().count(spectrum, lambda k: 0.0) == 2
-    assert RankTest().count(spectrum, {1: 0.5, 2: 0.01, 3: 0.5}.__getitem__) == 1
-    assert RankTest().count(spectrum, lambda k: 1.0) == 3
+    assert fixed_threshold(spectrum, lambda k: 0.0) == 2
+    assert rank_test(spectrum, {1: 0.5, 2: 0.01, 3: 0.5}.__getitem__) == 1
+    assert rank_test(spectrum, lambda k: 1.0) == 3
 
 
 def test_directions_that_vanish_are_left_out():
