@@ -117,27 +117,19 @@ def _exp(a: Array) -> Array:
     return result
 
 
-def search(g: Array, frame: Array, starts: Array, rounds: int = 2) -> Array:
+def search(g: Array, frame: Array, starts: Array) -> Array:
     r"""Looks for the nearest product h of exponentials to each of several matrices.
 
     Arguments:
         g: Matrices, with shape `(M, n, n)`.
         frame: Orthonormal generators, with shape `(k, n, n)`.
         starts: Elements to start from, with shape `(S, n, n)`.
-        rounds: How often to start again from where the search stalled.
 
     Returns:
         What is left over, :math:`h^{-1} g`, with shape `(M, n, n)`.
     """
-    best = g.copy()
-    active = np.arange(len(g))
-    for _ in range(rounds):
-        found = _descend(starts @ best[active, None], frame)
-        best[active] = np.where((_cost(found) < _cost(best[active]))[:, None, None], found, best[active])
-        active = active[gap(best[active]) > 0.1]
-        if not len(active):
-            break
-    return best
+    found = _descend(starts @ g[:, None], frame)
+    return np.where((_cost(found) < _cost(g))[:, None, None], found, g)
 
 
 def _descend(d: Array, frame: Array, keep: int = 6, steps: int = 24) -> Array:

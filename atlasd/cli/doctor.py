@@ -97,8 +97,9 @@ def _data() -> dict[str, str]:
     found = {"ATLASD_DATA": state, "dimuons": "shipped with atlasd"}
     for name, each in REGISTRY.items():
         directory = data_directory(name)
-        here = sum((directory / file.name).is_file() for file in each.files)
-        found[name] = f"{here} of {len(each.files)} files in {directory}"
-        if here < len(each.files):
+        wanted = [*(file.name for file in each.files), *(folder for folder, _ in each.folders)]
+        here = sum((directory / part).exists() for part in wanted)
+        found[name] = f"{here} of {len(wanted)} parts in {directory}"
+        if here < len(wanted):
             found[name] += f"; `atlasd data {name}` fetches them"
     return found

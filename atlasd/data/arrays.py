@@ -14,7 +14,7 @@ from torch import Tensor
 
 from atlasd.data.cleaning import as_floats, as_targets, clean, standardise
 from atlasd.data.files import Variable
-from atlasd.data.samples import LARGEST, ONE_LABEL
+from atlasd.data.samples import LARGEST, ONE_LABEL, is_solid
 from atlasd.data.sources import Arrangement, arrange
 from atlasd.data.variables import Choice
 from atlasd.errors import InputError
@@ -222,6 +222,8 @@ def _layout(variable: Variable, target: Variable, choice: Choice) -> Arrangement
                 f"image; {ONE_LABEL}. Sets of vectors may have at most {LARGEST} components."
             )
         return Arrangement((0,), (1, 2), ())
+    if is_solid(shape, target.shape):
+        return Arrangement((0,), (), (1, 2, 3))
     if len(shape) in (4, 5):
         return _positional(shape)
     raise InputError(

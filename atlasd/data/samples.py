@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -29,7 +29,13 @@ BLOCK = 10
 ONE_LABEL = "give a value for every pixel, such as a mask, or features of the image as vectors (N, n)"
 """What helps where a whole image has one label."""
 LARGEST = 16
-"""Components of vectors of a set; both axes longer are those of an image."""
+"""Components of vectors of a set, or channels of a field; where all axes are longer, they are axes of space."""
+
+
+def is_solid(shape: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether inputs with four axes are fields in space without an axis of channels, by the shape of their targets."""
+    grid, rest = tuple(shape[1:]), tuple(other[1:])
+    return len(grid) == 3 and ((rest == grid and min(grid) > LARGEST) or (len(rest) == 4 and rest[1:] == grid))
 
 
 def chart_blocks(charts: int, size: int = BLOCK) -> list[range]:
@@ -88,7 +94,7 @@ class Samples:
             x = x.double() if x.dtype in (torch.int32, torch.int64) else x.float()
         if not x.dtype.is_floating_point:
             raise InputError(f"`x` must hold floating-point numbers, got {x.dtype}; convert it with x.float().")
-        if x.ndim == 3 and isinstance(x, Tensor):
+        if x.ndim in (3, 4) and isinstance(x, Tensor):
             x, y = _one_channel(x, y, atlas)
         if x.ndim == 3 and y is not None and min(x.shape[1:]) > LARGEST:
             raise InputError(
@@ -262,11 +268,12 @@ def split_indices(samples: int, generator: torch.Generator) -> tuple[Tensor, Ten
 
 
 def _one_channel(x: Tensor, y: Any, atlas: Atlas | None) -> tuple[Tensor, Any]:
-    """Fields `(N, H, W)` as `(N, 1, H, W)`: those with an atlas, or with targets on the same grid."""
-    grid = None if y is None else tuple(getattr(y, "shape", ()))
-    if (atlas is not None and atlas.radii is not None) or (grid is not None and grid[-2:] == tuple(x.shape[1:])):
+    """Fields `(N, H, W)` and `(N, D, H, W)` with an axis of one channel: told by an atlas, or by their targets."""
+    grid = () if y is None else tuple(getattr(y, "shape", ()))
+    axes = len(atlas.charts[0].center) if atlas is not None and atlas.radii is not None else 0
+    if (is_solid(x.shape, grid) and axes != 2) or (x.ndim == 3 and (axes or grid[-2:] == tuple(x.shape[1:]))):
         x = x.unsqueeze(1)
-        if grid is not None and len(grid) == 3:
+        if len(grid) == x.ndim - 1:
             y = _tensor(y, "y")
             y = y.unsqueeze(1) if isinstance(y, Tensor) and y.is_floating_point() else y
     return x, y

@@ -97,16 +97,19 @@ def find_conserved(
         library = _Library(n, d if degree else 0, dict(functions))
         gradients, frame, sizes = library.independent(x)
         # What a library of this size holds for flows that have nothing to do with the states is no discovery.
-        chance = [min(j.strength for j in _judge(gradients, v, v, halves)) for v in elsewhere]
+        chance = [min(j.strength for j in _judge(gradients, v, v, halves)[0]) for v in elsewhere]
         limit = min(tolerance, sorted(chance)[len(chance) // 2] / APART)
-        judged = _judge(gradients, dx, speeds, halves)
+        judged, free = _judge(gradients, dx, speeds, halves)
         least = min(least, min(j.low for j in judged))
         if least > _EXACT * tolerance:
             closed = library.size, least
         # What changes little, yet clearly, is not conserved.
         passed = [j for j in judged if j.high <= limit and j.low <= _EXACT * tolerance]
         worst = max((j.strength for j in passed), default=0.0), max((j.high for j in passed), default=0.0)
-        for direction in _plain([j.direction for j in passed], frame):
+        # What no velocity changes may be added to a quantity, and makes some read better: the shortest come first.
+        plain = _plain([*(j.direction for j in passed), *(free if passed else ())], frame)
+        felt = (plain @ frame.mT * sizes).abs()
+        for direction in plain[(felt > LEAST * felt.amax(1, keepdim=True)).sum(1).argsort(stable=True)]:
             slope = torch.einsum("m,bmi->bi", direction, gradients)[:, None]
             more = torch.cat([spanned, slope / slope.norm(dim=-1, keepdim=True).clamp_min(1e-300)], dim=1)
             if _rank(more) > rank:
@@ -254,8 +257,12 @@ class _Judged:
     high: float
 
 
-def _judge(gradients: Tensor, dx: Tensor, speeds: Tensor, halves: tuple[Tensor, Tensor]) -> list[_Judged]:
+def _judge(
+    gradients: Tensor, dx: Tensor, speeds: Tensor, halves: tuple[Tensor, Tensor]
+) -> tuple[list[_Judged], Tensor]:
     """Combinations of the library, the least changing first: chosen on one half of the states, judged on the other.
+
+    Those that no velocity of any state changes are left out, and come second, `(f, r)`.
 
     Noise of a label is unrelated to what other labels predict: the product of both has no part of it.
     """
@@ -263,9 +270,9 @@ def _judge(gradients: Tensor, dx: Tensor, speeds: Tensor, halves: tuple[Tensor, 
     both = (dx.mT @ speeds + speeds.mT @ dx) / (2 * len(dx))
     first, second = halves
     unrelated = torch.einsum("bri,ij,bqj->rq", gradients[first], both, gradients[first]) / len(first)
-    values, vectors = torch.linalg.eigh(unrelated)
-    keep = values > _BLIND * values.max()
-    white = vectors[:, keep] / values[keep].sqrt()
+    sizes, vectors = torch.linalg.eigh(unrelated)
+    keep = sizes > _BLIND * sizes.max()
+    white = vectors[:, keep] / sizes[keep].sqrt()
     change = white.mT @ (labels[first].mT @ rates[first]) @ white / len(first)
     values, mixes = torch.linalg.eigh((change + change.mT) / 2)
     levels = torch.tensor([1 - _LEVEL, 1 - _LEVEL / len(values)])
@@ -279,7 +286,7 @@ def _judge(gradients: Tensor, dx: Tensor, speeds: Tensor, halves: tuple[Tensor, 
         ratio, error = abs(float(share.mean())), float(share.std()) / len(e) ** 0.5
         ends = (math.sqrt(max(v, 0.0)) for v in (ratio, ratio - single * error, ratio + all_together * error))
         out.append(_Judged(direction, *ends))
-    return out
+    return out, vectors[:, ~keep].mT
 
 
 def _plain(directions: list[Tensor], frame: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import Literal
 
 import torch
@@ -10,17 +12,21 @@ from torch import Tensor, nn
 from atlasd.algebra.group import Group
 from atlasd.errors import InputError
 from atlasd.geometry.actions import Representation
-from atlasd.geometry.stacked import intertwiners
 from atlasd.nn.grid_cnn import GroupActivation, GroupConv2d
 from atlasd.nn.groups import GroupLike, as_group, invariant_form, unbounded_direction
 from atlasd.nn.representations import FieldType, multiplets, of_channels, resolve
 
 _MOST_ELEMENTS = 16
+_SHOWN = 1e-6
+"""Least part of the variance of a map that the fields show."""
+_FITTED = 32
+"""Fields that the linear map is fitted to: each has thousands of pixels."""
 
 
 class FieldNetwork(nn.Module):
-    """Convolutions that commute with a group, beside a map of single pixels, which commutes with everything.
+    """Convolutions that commute with a group, beside a single one, all of whose maps are linear.
 
+    `standardise` starts the single one at its least-squares solution: what is left for the others is not linear.
     Fields come in, in units of their own spread, and fields or numbers go out: scalars, or components of vectors.
 
     Arguments:
@@ -72,34 +78,21 @@ class FieldNetwork(nn.Module):
         kind = default_type(group) if field_type is None else resolve(field_type, group)
         width = kind.size * max(1, round(width / kind.size))
         into, out = of_channels(rho_in, in_channels), of_channels(rho_out, out_channels)
+        conv = partial(
+            GroupConv2d, kernel_size=kernel_size, group=group, padding="same", padding_mode=padding_mode,
+            generator=generator,
+        )  # fmt: skip
         layers: list[nn.Module] = []
         for k in range(depth):
             first, last = k == 0, k == depth - 1
-            layers.append(
-                GroupConv2d(
-                    in_channels if first else width,
-                    out_channels if last else width,
-                    kernel_size,
-                    group=group,
-                    padding="same",
-                    padding_mode=padding_mode,
-                    in_type=into if first else kind,
-                    out_type=out if last else kind,
-                    generator=generator,
-                )
-            )
-            if k < depth - 1:
+            ends = (in_channels if first else width, out_channels if last else width)
+            layers.append(conv(*ends, in_type=into if first else kind, out_type=out if last else kind))
+            if not last:
                 layers.append(GroupActivation(width, group=group, field_type=kind, activation=nn.SiLU()))
         self.layers, self.width, self.pooled = nn.Sequential(*layers), width, pooled
-        # Single pixels of scalars make no vectors: then there is no such map.
-        mixes = into.name == out.name == "trivial" or bool(
-            len(intertwiners(rho_in, rho_out, 2, (out_channels, in_channels)))
-        )
-        self.pixels = None
-        if mixes:
-            self.pixels = GroupConv2d(
-                in_channels, out_channels, 1, group=group, in_type=into, out_type=out, generator=generator
-            )
+        self.direct: GroupConv2d | None = None
+        with suppress(InputError):  # no linear map takes the one to the other, as scalars to what a mirror turns round
+            self.direct = conv(in_channels, out_channels, in_type=into, out_type=out)
         elements = torch.cat([torch.matrix_exp(group.algebra.frame()), group.cosets])
         self._blocks = {
             "in": multiplets(rho_in, elements, in_channels),
@@ -112,7 +105,7 @@ class FieldNetwork(nn.Module):
     def standardise(self, x: Tensor, y: Tensor | None = None) -> None:
         """Sets the units of inputs and of outputs from fields of each, `(N, C, H, W)`.
 
-        Components of one vector share a unit, and have no mean.
+        Components of one vector share a unit, and have no mean. With both, the linear map is fitted.
         """
         for name, field in (("in", x), ("out", y)):
             if field is not None and field.ndim == 4 and field.is_floating_point():
@@ -124,10 +117,35 @@ class FieldNetwork(nn.Module):
                         (values[block] - mean).square().mean().sqrt().clamp_min(1e-9).float()
                     )
 
+        if y is not None and y.ndim == 4 and y.is_floating_point() and self.direct is not None and not self.pooled:
+            self._fit(x[:_FITTED], y[:_FITTED])
+
+    @torch.no_grad()
+    def _fit(self, x: Tensor, y: Tensor) -> None:
+        """The linear map by least squares, for what the other layers leave open."""
+        assert self.direct is not None
+        z = (x - self.mean_in) / self.unit_in
+        left = (y - self.mean_out) / self.unit_out - self.layers(z)
+        parameters = list(self.direct.parameters())
+        sizes = [p.numel() for p in parameters]
+
+        def take(values: Tensor) -> None:
+            for parameter, part in zip(parameters, values.split(sizes), strict=True):
+                parameter.copy_(part.view_as(parameter))
+
+        columns = []
+        for unit in torch.eye(sum(sizes)):
+            take(unit)
+            columns.append(self.direct(z).flatten())
+        rows = torch.stack(columns, 1).double()
+        # What smooth fields hardly show is left out: outputs would be small differences of large numbers.
+        inverse = torch.linalg.pinv(rows.mT @ rows, rtol=_SHOWN, hermitian=True)
+        take(inverse @ (rows.mT @ left.double().flatten()))
+
     def forward(self, x: Tensor) -> Tensor:
         """Maps fields `(B, C, H, W)` to `(B, C', H, W)`, or to `(B, C')` if `pooled`."""
         z = (x - self.mean_in) / self.unit_in
-        y = self.layers(z) if self.pixels is None else self.layers(z) + self.pixels(z)
+        y = self.layers(z) if self.direct is None else self.layers(z) + self.direct(z)
         y = y * self.unit_out + self.mean_out
         return y.mean((2, 3)) if self.pooled else y
 

@@ -88,6 +88,13 @@ def test_fields_are_the_same_from_every_format(write, tmp_path):
     assert np.array_equal(half.x.numpy(), X[::2]) and half.notes == ("every 2nd of 60 samples is used",)
 
 
+def test_fields_in_space_without_an_axis_of_channels(tmp_path):
+    x = np.random.default_rng(0).standard_normal((20, 17, 18, 19)).astype("f4")
+    np.savez(tmp_path / "d.npz", x=x, y=2 * x)
+    data = read_own(choose([open_data(tmp_path / "d.npz")]), Cleaning())
+    assert data.x.shape == data.y.shape == (20, 1, 17, 18, 19)
+
+
 def write_csv(path):
     lines = ["a,b,c,name,mass", *(f"{a},{b},{c},mu,{m}" for (a, b, c), m in zip(V.tolist(), M.tolist(), strict=True))]
     (path / "d.csv").write_text("\n".join(lines) + "\n")

@@ -175,3 +175,13 @@ def test_fields_without_an_axis_of_channels():
         given = Samples.check(x, y)
         assert given.is_field and given.x.shape == (30, 1, 12, 12) and given.targets(torch.arange(2)).shape[-1] == 12
     assert not Samples.check(x, x[:, 0, 0]).is_field
+
+
+def test_fields_in_space_without_an_axis_of_channels():
+    x = torch.randn(20, 17, 18, 19, generator=torch.Generator().manual_seed(0))
+    for y in (x + 1, (x > 0).long(), x.unsqueeze(1)):
+        given = Samples.check(x, y)
+        assert given.size == 3 and given.targets(torch.arange(2)).shape[-3:] == (17, 18, 19)
+    # Channels are at most 16, and inputs with other targets hold channels.
+    assert Samples.check(x[:, :16], x[:, :16]).size == 2
+    assert Samples.check(x, x[:, :1]).size == 2

@@ -39,7 +39,7 @@ class OwnConfig(RunConfig):
     duplicates: Literal["refuse", "drop"] = option("refuse", "refuse many copies, or drop them", metavar="WHAT")
     samples: int = option(0, "most samples used; 0 for 1000 fields or 30000 vectors", least=0)
     flow: bool = option(False, "the data are states; the target is their velocity, or else the next row")
-    translations: bool = option(False, "look at translations, too; on charts: is the law the same nearby?")
+    translations: bool = option(False, "look at translations, too; on charts: whether the law is the same nearby")
     tolerance: float = tolerance_option()
     budget: str = option("", "begin nothing new after this time, such as 90s or 2min", metavar="TIME")
 
