@@ -216,7 +216,9 @@ class _Features:
             return (1 / spread).diag()
         x = self.centres / self.width
         both = self._bumps(x if self.tokens == 1 else x[:, None], x)
-        root = torch.linalg.cholesky(both + _JITTER * torch.eye(len(x), dtype=torch.float64))
+        # Squared distances of centres that are far out are known up to rounding of their own squares.
+        jitter = _JITTER + len(x) * torch.finfo(x.dtype).eps * float(x.square().sum(-1).max())
+        root = torch.linalg.cholesky(both + jitter * torch.eye(len(x), dtype=torch.float64))
         white = torch.linalg.inv(root).mT
         pairs = self.tokens * (self.tokens - 1) // 2 if self.tokens > 1 and not self.alike else 1
         return torch.block_diag((1 / spread[: -pairs * len(x)]).diag(), *[white] * pairs)

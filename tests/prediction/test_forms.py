@@ -48,3 +48,11 @@ def test_kinks_are_followed_by_kinked_bumps():
     assert "kinked" in fitted.kind and fitted.skill > 0.98
     smooth = fit_predictor(x, (2 * x).sin().sum(1), predictor=FormPredictor(waves=0))
     assert "kinked" not in smooth.kind and smooth.skill > 0.99
+
+
+@pytest.mark.parametrize("kinked", [True, False])
+def test_centres_that_lie_together_far_from_all_others(kinked):
+    near, far = (torch.randn(100, 3, generator=stream(0, "far", k), dtype=torch.float64) for k in range(2))
+    centres = torch.cat([near, 1e4 + 1e-3 * far, 1e4 + far])
+    frame = _Features("", 3, 2, centres, 1.0, kinked).frame(torch.ones(309, dtype=torch.float64))
+    assert frame.isfinite().all()
