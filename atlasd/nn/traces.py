@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,6 +126,10 @@ def _is_whole(module: nn.Module) -> bool:
     return type(module).__name__ == "GroupActivation"
 
 
+_ROOT = re.compile(r"^(getattr\()*L(\['(self|fn)'\]|__self___)")
+"""How a path of modules begins, in the versions of torch."""
+
+
 class _Nodes(fx.Interpreter):
     """Runs a program and keeps what its operations made of the inputs; weights and constants are no inputs."""
 
@@ -143,7 +148,7 @@ class _Nodes(fx.Interpreter):
             stack = n.meta.get("nn_module_stack") or {}
             name = str(list(stack.values())[-1][0]) if stack else ""
             kind = str(n.target).split(".")[1] if "." in str(n.target) else str(n.target)
-            label = name.removeprefix("L['self'].").removeprefix("L__self___") or n.name
+            label = ".".join(re.findall(r"\w+", _ROOT.sub("", name))) or n.name
             self.steps.append(
                 Step(
                     f"{label} ({n.name})" if name else n.name,
