@@ -21,8 +21,6 @@ Spline: TypeAlias = FieldSpan | FieldSpline
 
 _VALUES = 1 << 21
 """Numbers of transformed fields in memory at a time: a few arrays of that size fit into the cache."""
-_SOFT = 2
-"""Pixels beyond the disc that counts at which the weight of an output is next to nothing."""
 _NEIGHBOURHOOD = 7
 """Width in pixels of the neighbourhoods whose products are looked at."""
 
@@ -78,26 +76,11 @@ class FieldPart(Part):
         action, x = self.problem.action, self.splines[0]
         assert isinstance(action, GridAction)
         points = pixel_grid(shape, dtype=torch.float64)
-        seen = self._seen(points)
-
-        def whole(values: Tensor) -> Tensor:
-            """Values `(*, P)` at the pixels that are seen, as fields that are 0 elsewhere."""
-            if len(seen) < len(points):
-                values = values.new_zeros(*values.shape[:-1], len(points)).index_copy(-1, seen, values)
-            return values.unflatten(-1, shape)
-
         if isinstance(x, FieldSpan) and g.ndim == 3 and action.rho_in is None:
-            return _Moved(whole(action.input_at(g, x.basis, points[seen])), x)
+            return _Moved(action.input_at(g, x.basis, points).unflatten(-1, shape), x)
         each = g[:, None, None] if g.ndim == 3 else g[:, None]
-        moved = whole(action.input_at(each, x, points[seen]))
+        moved = action.input_at(each, x, points).unflatten(-1, shape)
         return _Moved(moved.expand(len(g), *self.data[0].shape[:3], *shape))
-
-    def _seen(self, points: Tensor) -> Tensor:
-        """Numbers of the offsets `(P, d)` that a fitted map looks at for outputs that count: those in a ball."""
-        problem = self.problem
-        if problem.known or problem.radius is None:
-            return torch.arange(len(points))
-        return (points.norm(dim=-1) <= problem.radius + problem.reach + _SOFT).nonzero().flatten()
 
     def _outputs(self, moved: _Moved, functions: Sequence[Function]) -> Tensor:
         """Outputs for transformed inputs, `(M, B, K, C', *out)`, by the map that each sample was held out of."""
