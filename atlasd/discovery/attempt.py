@@ -170,11 +170,6 @@ class Attempt:
         clock("cosets")
 
     @property
-    def undecided(self) -> bool:
-        """Whether some generator could not be decided."""
-        return any(f.direction.decision == "cannot tell" for f in self.generators.dropped)
-
-    @property
     def group(self) -> Group:
         """What was found, in standard units."""
         return Group(LieAlgebra(self.generators.matrices), self.elements.matrices)
@@ -182,7 +177,7 @@ class Attempt:
     @property
     def rank(self) -> tuple[int, int, bool]:
         """Larger groups first; where there is none, an open question is the answer before a closed one."""
-        return len(self.generators.matrices), len(self.elements.matrices), self.undecided
+        return len(self.generators.matrices), len(self.elements.matrices), self.generators.undecided
 
     @property
     def brief(self) -> str:
@@ -190,7 +185,7 @@ class Attempt:
         count = len(self.generators.kept)
         if count:
             return f"{count} generator{'s' if count > 1 else ''}"
-        return "cannot tell" if self.undecided else "none" if self.testable else "not testable"
+        return "cannot tell" if self.generators.undecided else "none" if self.testable else "not testable"
 
 
 def leading(attempts: Sequence[Attempt]) -> list[Attempt]:

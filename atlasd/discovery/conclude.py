@@ -49,6 +49,11 @@ class Conclusion:
     noise: float = 0.03
     named: Tensor | None = None
 
+    @property
+    def undecided(self) -> bool:
+        """Whether some generator or element could not be decided."""
+        return any(f.direction.decision == "cannot tell" for f in self.dropped)
+
 
 class Kind(NamedTuple):
     """How spans are closed, `None` if far from it; how they are written; the strength up to which all are exact."""
@@ -243,7 +248,7 @@ def exact_first(
     map of fields gets wrong may have the symmetry of the grid, and makes its elements look better.
     """
     kept = generators.kept
-    undecided = not kept and any(f.direction.decision == "cannot tell" for f in generators.dropped)
+    undecided = not kept and generators.undecided
     nothing, near = generators.matrices[:0], dict(enumerate(generators.dropped if undecided else kept))
     least = _lowest(near) if near else 0.0
     if least > APART * judge.floor and not (judge.problem.is_field and least <= judge.hidden):
@@ -321,7 +326,7 @@ def words(
             reason += f" Approximately, it commutes with more: {len(near)} direction(s) with a breaking of {listed}."
         if open_ones:
             reason += f" {len(open_ones)} more could not be decided: {open_ones[0].reason}."
-    elif any(d in open_ones for d in (f.direction for f in generators.dropped)) or (open_ones and not broken):
+    elif generators.undecided or (open_ones and not broken):
         reason = f"Cannot tell: {open_ones[0].reason}."
     elif broken:
         parts = [f.direction.lower for f in generators.dropped if f.direction.decision == "broken"]

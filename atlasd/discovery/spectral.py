@@ -26,7 +26,6 @@ _NEAR = 0.3
 _REACHED = (math.pi / 2, 0.5, 0.15, 0.05)
 """Sizes at which directions are refined: the largest at which half of the transformed samples lie where data are."""
 _STEP, _STEPS, _LOOKED = 1e-3, 8, 384
-_ALONG = "the data lie on a quadric, and only what keeps it was asked"
 _SPAN = 4096
 """Samples that tell in which subspace the data lie."""
 _RANK = 1e-6
@@ -81,7 +80,7 @@ class SpectralSearch:
         return Proposal(
             basis if self.generators is None else basis[: self.generators], tuple(values.tolist()), untested=untested,
             fixed=self.generators is not None, relevant=None if relevant.shape[1] == len(relevant) else relevant,
-            notes=() if len(inside) == len(felt) else (_ALONG,),
+            notes=() if len(inside) == len(felt) else ("the data lie on a quadric, and only what keeps it was asked",),
         )  # fmt: skip
 
     def refined(self, problem: Problem, found: Proposal) -> Proposal:
@@ -170,7 +169,7 @@ def along_surfaces(problem: Problem, relevant: Tensor, inside: Tensor) -> Tensor
     moves = inside.reshape(shape)[:, :n]
     change = torch.einsum("bwi,aij,bj->abw", steep, moves, along).flatten(1)
     null = torch.einsum("bwi,bwk,aij,ckl,jl->ac", steep, steep, moves, moves, along.mT @ along / len(x))
-    values, directions, blind = solve(change @ change.mT / len(x), null / len(x) * 1.0)
+    values, directions, blind = solve(change @ change.mT / len(x), null / len(x))
     stay = torch.cat([directions[values < LEVEL**2], blind])
     return torch.linalg.qr((stay @ inside).mT).Q.mT
 
