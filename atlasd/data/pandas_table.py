@@ -124,12 +124,12 @@ def _columns(table: h5py.Dataset) -> dict[str, tuple[str, int]]:
         if field == "index":
             continue
         kind = table.attrs.get(f"{field}_kind")
-        names = _unpickled(bytes(kind)) if kind is not None and not isinstance(kind, h5py.Empty) else [field]
+        names = _listed(bytes(kind)) if kind is not None and not isinstance(kind, h5py.Empty) else [field]
         found.update({name: (field, number) for number, name in enumerate(names)})
     return found
 
 
-def _unpickled(text: bytes) -> list[str]:
+def _listed(text: bytes) -> list[str]:
     """The strings of a pickled list, in order; the pickle is read, never run."""
     try:
         return [str(argument) for code, argument, _ in pickletools.genops(text) if code.name in _STRINGS]
