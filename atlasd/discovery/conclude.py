@@ -83,9 +83,8 @@ def promising(judge: Judge, found: Proposal, kind: Kind | None = None) -> Iterat
     notes: tuple[str, ...] = ()
     for k in range(best, 0, -1):
         made, clearly = None, math.inf
-        fewer = range(2, k) if kind.close is closed else ()
-        for span in (basis[:k], *(generated(basis[:j], k) for j in fewer)):
-            algebra = None if span is None else kind.close(span)
+        for span in spans(basis, k, best if kind.close is closed else 0):
+            algebra = kind.close(span)
             if algebra is not None:
                 read = kind.read(judge, algebra)
                 moved, unsure = judge.strengths(read)
@@ -97,18 +96,27 @@ def promising(judge: Judge, found: Proposal, kind: Kind | None = None) -> Iterat
             notes = ("some candidates were left out: their brackets leave the span",)
 
 
-def generated(basis: Tensor, count: int) -> Tensor | None:
-    """Generators `(j, n, n)` with what their brackets add, `(count, n, n)`; `None` where these do not add so many.
+def spans(basis: Tensor, count: int, most: int) -> Iterator[Tensor]:
+    """Spans `(count, n, n)` of candidates `(k, n, n)`, best first: the best of them, and what their brackets say.
 
-    What good generators bring forth is known better than candidates that are worse than they.
+    What good generators bring forth is known better than candidates that are worse than they. Brackets know nothing of
+    a centre, of which every candidate may hold a share.
+
+    Arguments:
+        most: How many candidates are looked at.
     """
-    frame = orthonormal_rows(basis.flatten(1), 1e-6)
-    unit = frame.unflatten(1, basis.shape[1:])
-    brackets = (unit[:, None] @ unit - unit @ unit[:, None]).flatten(0, 1).flatten(1)
-    _, sizes, rows = torch.linalg.svd(brackets - brackets @ frame.mT @ frame, full_matrices=False)
-    more = count - len(frame)
-    clear = 0 < more < len(sizes) and float(sizes[more - 1]) > APART * max(float(sizes[more]), EXACT)
-    return torch.cat([frame, rows[:more]]).unflatten(1, basis.shape[1:]) if clear else None
+    yield basis[:count]
+    for k in range(2, most + 1):
+        frame = orthonormal_rows(basis[:k].flatten(1), 1e-6)
+        if len(frame) == count:
+            continue
+        # Of fewer than are asked for, what brackets add; of more, their brackets alone.
+        unit, known = frame.unflatten(1, basis.shape[1:]), frame[: len(frame) if len(frame) < count else 0]
+        brackets = (unit[:, None] @ unit - unit @ unit[:, None]).flatten(0, 1).flatten(1)
+        _, sizes, rows = torch.linalg.svd(brackets - brackets @ known.mT @ known, full_matrices=False)
+        more = count - len(known)
+        if more < len(sizes) and float(sizes[more - 1]) > APART * max(float(sizes[more]), EXACT):
+            yield torch.cat([known, rows[:more]]).unflatten(1, basis.shape[1:])
 
 
 def apart(better: Tensor, worse: Tensor, error: Tensor, floor: float) -> bool:

@@ -52,6 +52,9 @@ class Judge:
         self.weights = torch.ones(problem.charts, dtype=torch.float64) if weights is None else weights
         index = problem.pick(_FIELDS if problem.is_field else _VECTORS)
         self.residual = Residual(problem, index, known_inputs(problem))
+        # A function is known beside its samples, too, to which a candidate may have been fitted.
+        more = problem.elsewhere(_VECTORS) if len(problem.fold) < _VECTORS else problem
+        self._elsewhere = None if more is problem else Residual(more, more.pick(_VECTORS))
         self._rungs: Tensor | None = None
         self._all: Residual | None = None
         self._sensitivity = Sensitivity(problem, self.residual, tolerance, self.weights, progress)
@@ -313,6 +316,10 @@ class Judge:
                 reason = "the predictor is no better than one that pairs inputs with labels of other samples"
                 direction = Direction(nan, nan, nan, nan, trial.coverage, "cannot tell", reason, self.tolerance)
                 return Finding(direction, trial.element, torch.full_like(self.weights, nan))
+            if self._elsewhere is not None:
+                there = self._elsewhere.losses(trial.pair)
+                rows = (there.excess.sum(0) @ self.weights, there.scale.sum(0) @ self.weights)
+                high = max(high, interval(*rows, level, draws, known=True)[2])
             # No breaking is negative: an estimate below zero is an error, which may hide a breaking as large.
             lowest, limit = max(lowest, low), max(limit, high, -low)
             if trial.size == counting[0].size:

@@ -8,7 +8,9 @@ import torch
 from torch.nn import functional
 
 import atlasd as ad
-from atlasd.discovery.conclude import Conclusion, commuting, exact_first, words
+from atlasd.algebra.known import so
+from atlasd.algebra.lie import LieAlgebra
+from atlasd.discovery.conclude import Conclusion, commuting, exact_first, spans, words
 from atlasd.discovery.decide import Finding, Measurement
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.residual import Residual
@@ -144,6 +146,26 @@ def test_a_clear_breaking_at_a_small_size_or_off_the_data_is_no_symmetry(size, e
     )  # fmt: skip
     finding = judge._one([trial], [trial, replace(trial, size=2 * size)], 0.05)
     assert finding.direction.decision == decision
+
+
+@pytest.mark.parametrize(("breaking", "passed"), [(0.0, True), (2.0, False)])
+def test_a_function_is_asked_beside_the_samples_that_an_element_may_be_fitted_to(breaking, passed):
+    along = normal(40, 1)
+    x = along * torch.cat([torch.ones(40, 1), normal(40, 1, seed=1).sign()], dim=1)  # on two diagonals
+    judge = court_of(x, function=lambda z: z.square().sum(-1) + breaking * (z[:, 0].square() - z[:, 1].square()))
+    (finding,) = judge.elements(judge.problem.units.to_standard(TURN)[None])
+    assert finding.passed == passed and finding.direction.strength < 1e-3
+
+
+def test_brackets_tell_an_algebra_from_its_centre():
+    """Every candidate holds a share of the scaling; six of them close nowhere, and their brackets do."""
+    exact, scaling = so(1, 3).basis, torch.eye(4, dtype=torch.float64)
+    shares = normal(7, 1, 1)
+    mixed = torch.einsum("ab,bij->aij", torch.linalg.qr(normal(7, 7)).Q, torch.cat([exact, scaling[None]]))
+    candidates = mixed + 0.1 * shares * scaling
+    best, *others = spans(candidates, 6, 7)
+    assert LieAlgebra(best).closure_error() > 0.1
+    assert any(LieAlgebra(span).distance(LieAlgebra(exact)) < 1e-6 for span in others)
 
 
 def test_what_nothing_feels_is_not_testable():
