@@ -80,7 +80,8 @@ def promising(judge: Judge, found: Proposal, kind: Kind | None = None) -> Iterat
     order = quick.argsort()
     quick, error, basis = quick[order], error[order], found.basis[order].double()
     near = int((quick <= 2 * judge.tolerance).sum())
-    best = next((k for k in range(1, near) if apart(quick[:k], quick[k], error[:k].max(), kind.floor)), near)
+    least = (quick.square() - error.square()).clamp_min(0.0).sqrt()
+    best = next((k for k in range(1, near) if apart(quick[:k], least[k], error[:k].max(), kind.floor)), near)
     notes: tuple[str, ...] = ()
     for k in range(best, 0, -1):
         made, clearly = None, math.inf
@@ -92,7 +93,8 @@ def promising(judge: Judge, found: Proposal, kind: Kind | None = None) -> Iterat
                 moved, unsure = judge.strengths(read)
                 worst = float((moved.square() - unsure.square()).max().clamp_min(0.0).sqrt())
                 made, clearly = (read, worst) if worst < clearly else (made, clearly)
-        if made is not None and (clearly <= max(1.5 * float(quick[k - 1]), judge.tolerance / 4) or k == 1):
+        spoiled = clearly > max(1.5 * math.hypot(float(quick[k - 1]), float(error[k - 1])), judge.tolerance / 4)
+        if made is not None and (not spoiled or k == 1):
             yield made, notes
         else:
             notes = ("some candidates were left out: their brackets leave the span",)

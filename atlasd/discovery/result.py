@@ -144,7 +144,8 @@ class Discovery:
         basis = self.algebra.basis
         n = basis.shape[-1] - int(self.group.affine)
         shift = basis[:, :n, n:] if self.group.affine else basis.new_zeros(len(basis), n, 1)
-        return [write_field(a, degree=1, sizes=self.sizes) for a in torch.cat([shift, basis[:, :n, :n]], dim=-1)]
+        fields = torch.cat([shift, basis[:, :n, :n]], dim=-1)
+        return [write_field(a, 1, self.config.get("axes"), sizes=self.sizes) for a in fields]
 
     @property
     def headline(self) -> str:

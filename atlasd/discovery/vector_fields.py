@@ -55,7 +55,8 @@ class FieldDiscovery(Discovery):
         Terms as small as the breaking that a field may have are left out.
         """
         directions = zip(self.fields, self.verdict.directions, strict=True)
-        return [write_field(one, self.degree, sizes=self.sizes, least=d.upper) for one, d in directions]
+        letters = self.config.get("axes")
+        return [write_field(one, self.degree, letters, sizes=self.sizes, least=d.upper) for one, d in directions]
 
     @property
     def headline(self) -> str:
