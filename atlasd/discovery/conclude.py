@@ -12,6 +12,7 @@ from torch import Tensor
 
 from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
+from atlasd.algebra.group_names import spoken
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.structure import orthonormal_rows
@@ -292,10 +293,10 @@ def commuting(name: str, judged: Sequence[Direction]) -> str:
     least = max((d.lower for d in judged if d.lower > EXACT * d.tolerance), default=0.0)
     if least:
         return (
-            f"The map commutes approximately with {name}: a breaking of {least:.1%} to {worst:.1%} on held-out data, "
-            "within the tolerance."
+            f"The map commutes approximately with {spoken(name)}: a breaking of {least:.1%} to {worst:.1%} on held-out "
+            "data, within the tolerance."
         )
-    return f"The map commutes with {name}: the breaking is at most {worst:.1%} on held-out data."
+    return f"The map commutes with {spoken(name)}: the breaking is at most {worst:.1%} on held-out data."
 
 
 def words(

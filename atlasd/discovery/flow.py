@@ -12,6 +12,7 @@ from torch import Tensor
 
 from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
+from atlasd.algebra.group_names import spoken
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.data.cleaning import whole_tensor
 from atlasd.data.units import Units
@@ -192,7 +193,7 @@ def _without_flow(found: Discovery, x: Tensor, dx: Tensor) -> tuple[Discovery, T
     # Each is a combination of generators that were judged: the worst of them bounds it.
     directions = (max(found.verdict.directions, key=lambda d: d.upper),) * len(rest)
     if group.dimension or group.components > 1:
-        said = f"The flow commutes with {group.name}, and with itself: it is affine."
+        said = f"The flow commutes with {spoken(group.name)}, and with itself: it is affine."
     elif still := [d for d in found.verdict.rejected if d.decision == "cannot tell"]:
         said = f"Cannot tell: the flow commutes with itself, it is affine, and of others {still[0].reason}."
     else:
