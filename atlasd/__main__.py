@@ -22,7 +22,7 @@ def main() -> int:
         keep_freed_memory()  # this process is ours; the library leaves that of others as it is
         return program()
     except KeyboardInterrupt:
-        print("atlasd: interrupted; run the same command again to start over.", file=sys.stderr)
+        print("atlasd: interrupted; run the same command again.", file=sys.stderr)
         return 130
     finally:
         atexit.register(_heed_no_more)  # registered last, so done first

@@ -3,13 +3,15 @@
 `python benchmarks/kills.py --kills 40` prints a line for every kill and the totals; the exit status is 1 if one of
 them ended wrongly: another exit status, a process or a file left behind, or other tensors than those of the whole run.
 A moment is a random number of stages that are kept, and a random part of the mean time from one to the next: so kills
-fall evenly on the whole run however busy the machine is.
+fall evenly on the whole run however busy the machine is. A run begins where the program heeds signals: before that,
+for some 20 ms on a quiet machine, Python itself is loading, and ends as it does for any program.
 """
 
 import argparse
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -51,6 +53,18 @@ def start(place, words):
         cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
+
+
+def heeds(process):
+    """Waits until the program has been loaded so far that it heeds signals itself."""
+    while process.poll() is None:
+        try:
+            caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{process.pid}/status").read_text())
+        except OSError:  # it has just ended
+            return
+        if caught and int(caught[1], 16) >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.001)
 
 
 def members(session):
@@ -116,6 +130,7 @@ def stop_once(place, number, case, workers, sign, moment, expected):
     directory, wrong = place / f"{number}-{case}", []
     words = [*CASES[case], "--out", str(directory), *(["--workers", str(workers)] if workers else [])]
     process = start(place, words)
+    heeds(process)
     if moment[0]:
         watch(process, directory, moment[0])
     time.sleep(moment[1])

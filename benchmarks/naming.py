@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.catalogue import catalogue
-from atlasd.algebra.identify import identify
+from atlasd.algebra.identify import identify, is_described
 from atlasd.algebra.lie import LieAlgebra
 
 
@@ -49,7 +49,7 @@ def name_entries(
                 names: Counter[str] = Counter()
                 for _ in range(conjugations):
                     name = identify(noisy_conjugate(entry.algebra, noise, condition, generator)).name
-                    known = "unknown" if name.startswith("unknown") else "wrong " + name
+                    known = "unknown" if is_described(name) else "wrong " + name
                     names["right" if name == entry.name else known] += 1
                 wrong = {name[6:]: count for name, count in names.items() if name.startswith("wrong")}
                 row = {"size": n, "name": entry.name, "noise": noise, "right": names["right"]}
@@ -65,7 +65,7 @@ def name_random_spans(sizes: list[int], count: int, seed: int) -> dict:
     for i in range(count):
         n, k = kinds[i % len(kinds)]
         name = identify(LieAlgebra(_normal((k, n, n), generator))).name
-        if not name.startswith("unknown"):
+        if not is_described(name):
             names[f"{name} for a random span of dimension {k} in gl({n})"] += 1
     return {"spans": count, "named": sum(names.values()), "names": dict(names)}
 

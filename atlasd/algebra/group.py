@@ -226,6 +226,8 @@ class Group:
             return f"trivial  (only the identity of size {self.size})"
         if not self.dimension:
             return f"{self.name}  (finite, {self.components} elements)"
+        if not self.identification.known:
+            return self.name
         return f"{self.name}  ({self.identification.invariants['algebra']}, {counted(self.components, 'component')})"
 
     def __repr__(self) -> str:

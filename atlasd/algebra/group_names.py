@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from atlasd.algebra.finite import FiniteGroup
-from atlasd.algebra.identify import Identification, gather, identify
+from atlasd.algebra.identify import Identification, gather, identify, is_described
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.membership import gap, orthogonal_form, orthogonal_parts
 from atlasd.errors import InputError
@@ -78,6 +78,9 @@ def name_group(group: Group, algebra_name: str) -> tuple[str, Evidence]:
         return name, evidence | more
     if algebra_name.startswith("unknown"):
         return f"unknown (dim {group.dimension}, {counted(group.components, 'component')})", evidence
+    if is_described(algebra_name):
+        parts = "" if group.components == 1 else f" with {group.components} components"
+        return algebra_name.replace("algebra", "group") + parts, evidence
     if "not closed" in group.component_group:
         return f"unknown ({algebra_name}, {counted(group.components, 'component')}, not closed)", evidence
     if group.components == 1:
@@ -274,7 +277,9 @@ def identify_affine(group: Group, noise: float = 0.03) -> Identification:
     elif shifts:
         name = _with_translations(name, shifts)
     else:
-        name = f"exp({identify(inner.algebra, noise).name} with translations)"
+        algebra_name = identify(inner.algebra, noise).name
+        said = f"{algebra_name} with translations"
+        name = said.replace("algebra", "group") if is_described(algebra_name) else f"exp({said})"
         name += "" if group.components == 1 else f", {group.components} components"
     evidence = gather(algebra) | {"translations": shifts, "linear": inner.name, "algebra": _algebra_name(name)}
     evidence |= {"components": group.components, "component_group": group.component_group}
@@ -341,7 +346,21 @@ def _with_all_translations(linear: str, n: int) -> str:
 def _with_translations(linear: str, shifts: int) -> str:
     if linear == "trivial":
         return f"T({shifts})"
-    return f"T({shifts}) with {linear}" if "," in linear or " " in linear else f"{linear}xT({shifts})"
+    return f"T({shifts}) with {spoken(linear)}" if "," in linear or " " in linear else f"{linear}xT({shifts})"
+
+
+def spoken(name: str) -> str:
+    r"""The name of a group as it stands in a sentence.
+
+    Example:
+        >>> spoken("O(2)"), spoken("abelian group of dimension 2")
+        ('O(2)', 'an abelian group of dimension 2')
+    """
+    if name.startswith("unknown"):
+        return f"a group without a clear name{name.removeprefix('unknown')}"
+    if not is_described(name) or name[0].isupper():
+        return name
+    return f"an {name}" if name.startswith("abelian") else f"a {name}"
 
 
 def _algebra_name(name: str) -> str:

@@ -17,7 +17,7 @@ from atlasd.algebra.structure import null_rows
 from atlasd.errors import InputError
 
 # A span with more of its brackets outside is near no algebra; 3 % of noise gives at most about 0.15.
-_LARGEST_CLOSURE_ERROR = 0.3
+_LARGEST_CLOSURE_ERROR, _CLOSED = 0.3, 0.15
 _STARTS, _MORE_STARTS = 8, 24
 # Prior on the logarithm of the condition number of the conjugation, and the noise that rounding leaves.
 _SPREAD_WEIGHT = 1.0
@@ -28,12 +28,18 @@ _ACCIDENT = 0.002
 _LEAST_MARGIN, _LARGEST_MARGIN = 2.0, 999.0
 
 
+def is_described(name: str) -> bool:
+    r"""Whether a name only says what is known of an algebra or a group that has none of its own."""
+    return name.startswith("unknown") or bool({"algebra", "group"} & set(name.split()))
+
+
 @dataclass(frozen=True, eq=False)
 class Identification:
     r"""A name and why.
 
     Attributes:
-        name: The name, `trivial`, or `unknown (...)`.
+        name: The name, `trivial`, what is known of its structure ("abelian algebra of dimension 2"), or `unknown (...)`
+            where a span is closed too badly or fits two names.
         dimension: Dimension of the algebra.
         closure_error: Share of the brackets outside the span, as given.
         signature: Killing form: numbers of positive, negative and zero eigenvalues.
@@ -69,7 +75,7 @@ class Identification:
     @property
     def known(self) -> bool:
         r"""Whether a name was found."""
-        return not self.name.startswith("unknown")
+        return not is_described(self.name)
 
     def __str__(self) -> str:
         lines = [
@@ -243,19 +249,13 @@ def _unknown(
     invariants = gather(algebra.nearest_algebra() if closed else algebra, structure=closed)
     if ambiguous:
         why = f"{candidates[0].entry.name} or {candidates[1].entry.name}"
-    elif not closed:
+    elif closure_error > _CLOSED:
         why = f"closure error {closure_error:.2f}"
-    elif algebra.dimension == 1:
-        values = invariants["eigenvalues"]
-        listed = ", ".join(_show(value) for value in values)
-        why = f"{describe_eigenvalues(values)}, eigenvalues {listed}"
     else:
-        series = "-".join(str(dimension) for dimension in invariants["derived_series"])
-        signature = "-".join(str(count) for count in invariants["killing_signature"])
-        why = f"derived series {series}, centre {invariants['centre']}, Killing signature {signature}"
+        why = ""
     nearest = candidates[0] if candidates else None
     return Identification(
-        name=f"unknown (dim {algebra.dimension}, {why})",
+        name=f"unknown (dim {algebra.dimension}, {why})" if why else _structure(algebra.dimension, invariants),
         dimension=algebra.dimension,
         closure_error=closure_error,
         signature=invariants["killing_signature"],
@@ -264,6 +264,17 @@ def _unknown(
         second=nearest.entry.name if nearest else "",
         invariants=invariants,
     )
+
+
+def _structure(dimension: int, invariants: dict[str, Any]) -> str:
+    r"""What is told of an algebra without a name of its own."""
+    if dimension == 1:
+        values = invariants["eigenvalues"]
+        listed = ", ".join(_show(value) for value in values)
+        return f"one-parameter algebra ({describe_eigenvalues(values)}, eigenvalues {listed})"
+    inner, centre = invariants["derived_series"][-1], invariants["centre"]
+    kinds = {"abelian": centre == dimension, "solvable": not inner, "reductive": inner + centre == dimension}
+    return f"{next((kind + ' ' for kind, holds in kinds.items() if holds), '')}algebra of dimension {dimension}"
 
 
 @lru_cache(maxsize=512)

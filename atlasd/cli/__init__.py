@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INTERRUPTED = "atlasd: interrupted; "
 _LONGEST = 2000
 """Characters of a line that says what was wrong; a file may hold names of any length."""
-AGAIN = "run the same command again to start over."
+AGAIN = "run the same command again."
 
 app = typer.Typer(
     name="atlasd",

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
+from atlasd.algebra.group_names import spoken
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.algebra.structure import orthonormal_rows
@@ -79,7 +80,8 @@ def promising(judge: Judge, found: Proposal, kind: Kind | None = None) -> Iterat
     order = quick.argsort()
     quick, error, basis = quick[order], error[order], found.basis[order].double()
     near = int((quick <= 2 * judge.tolerance).sum())
-    best = next((k for k in range(1, near) if apart(quick[:k], quick[k], error[:k].max(), kind.floor)), near)
+    least = (quick.square() - error.square()).clamp_min(0.0).sqrt()
+    best = next((k for k in range(1, near) if apart(quick[:k], least[k], error[:k].max(), kind.floor)), near)
     notes: tuple[str, ...] = ()
     for k in range(best, 0, -1):
         made, clearly = None, math.inf
@@ -90,7 +92,8 @@ def promising(judge: Judge, found: Proposal, kind: Kind | None = None) -> Iterat
                 moved, unsure = judge.strengths(read)
                 worst = float((moved.square() - unsure.square()).max().clamp_min(0.0).sqrt())
                 made, clearly = (read, worst) if worst < clearly else (made, clearly)
-        if made is not None and (clearly <= max(1.5 * float(quick[k - 1]), judge.tolerance / 4) or k == 1):
+        spoiled = clearly > max(1.5 * math.hypot(float(quick[k - 1]), float(error[k - 1])), judge.tolerance / 4)
+        if made is not None and (not spoiled or k == 1):
             yield made, notes
         else:
             notes = ("some candidates were left out: their brackets leave the span",)
@@ -300,10 +303,10 @@ def commuting(name: str, judged: Sequence[Direction]) -> str:
     least = max((d.lower for d in judged if d.lower > EXACT * d.tolerance), default=0.0)
     if least:
         return (
-            f"The map commutes approximately with {name}: a breaking of {least:.1%} to {worst:.1%} on held-out data, "
-            "within the tolerance."
+            f"The map commutes approximately with {spoken(name)}: a breaking of {least:.1%} to {worst:.1%} on held-out "
+            "data, within the tolerance."
         )
-    return f"The map commutes with {name}: the breaking is at most {worst:.1%} on held-out data."
+    return f"The map commutes with {spoken(name)}: the breaking is at most {worst:.1%} on held-out data."
 
 
 def words(

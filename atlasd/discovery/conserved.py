@@ -3,8 +3,8 @@ r"""Conserved quantities: functions of a library that are constant along a flow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch.nn import functional
 from atlasd.algebra.basis import standard_form
 from atlasd.data.samples import Samples
 from atlasd.errors import InputError
-from atlasd.geometry.monomials import LEAST, Monomials, write_sum
+from atlasd.geometry.monomials import LEAST, Monomials, variables, write_sum
 from atlasd.limits import APART
 from atlasd.prediction.crossfit import cross_fit
 from atlasd.prediction.predictor import PredictorSpec
@@ -27,6 +27,8 @@ _DEGREE, _MOST = 4, 200
 _LEVEL, _BLIND = 0.05, 1e-8
 _EXACT = 0.1
 """Share of the tolerance below which a change counts as none."""
+_ONE_LEVEL = 0.05
+"""Spread of a function over states, as a share of what its slopes suggest, below which they lie on one level of it."""
 _UNRELATED, _LOOKED = 9, 12
 """Flows that have nothing to do with the states, and the most combinations that are judged."""
 
@@ -64,6 +66,7 @@ def find_conserved(
     tolerance: float,
     seed: int,
     progress: Progress,
+    letters: Sequence[str] | None = None,
 ) -> tuple[tuple[Conserved, ...], str]:
     r"""Functions I of a library with :math:`\nabla I \cdot F = 0`, and what was concluded, in a sentence.
 
@@ -74,6 +77,7 @@ def find_conserved(
         x: States, `(N, n)`.
         dx: Velocities, `(N, n)`.
         functions: Further functions of the library, by name.
+        letters: Names of the components; x, y, z, or x1, x2, ... by default.
     """
     if degree == 0 and not functions:
         return (), "Conserved quantities were not asked for."
@@ -85,16 +89,17 @@ def find_conserved(
             f"{math.comb(n + max(degree, 0), max(degree, 0))} monomials for {len(x)} states; "
             f"{_room(len(x), n, len(functions))} would fit."
         )
-    speeds, elsewhere = _held_out(x, dx, _Library(n, degree, dict(functions)), predictor, seed, progress)
+    full = _Library(tuple(letters or variables(n)), degree, dict(functions))
+    speeds, elsewhere = _held_out(x, dx, full, predictor, seed, progress)
     order = torch.randperm(len(x), generator=stream(seed, "conserved"))
     halves = order[::2], order[1::2]
-    found, still, other = _at_rest(x, dx, _EXACT * tolerance)
+    found, still, other = _at_rest(x, dx, _EXACT * tolerance, full.letters)
     # A sum of coordinates that hardly changes beside the noise may be conserved as well.
     least = 0.0 if other <= tolerance else math.inf
     rank, limit, closed = len(found), tolerance, ("", 0.0)
     spanned = still.expand(len(x), -1, -1)
     for d in range(1, max(degree, 1) + 1):
-        library = _Library(n, d if degree else 0, dict(functions))
+        library = replace(full, degree=d if degree else 0)
         gradients, frame, sizes = library.independent(x)
         # What a library of this size holds for flows that have nothing to do with the states is no discovery.
         chance = [min(j.strength for j in _judge(gradients, v, v, halves)[0]) for v in elsewhere]
@@ -117,7 +122,12 @@ def find_conserved(
                 found.append(library.describe(frame @ direction, sizes, *worst))
     if found:
         count = "1 quantity" if len(found) == 1 else f"{len(found)} quantities"
-        return tuple(found), f"Conserved among {library.size}: {count}."
+        reason = f"Conserved among {library.size}: {count}."
+        if same := sum(full.on_one_level(c, x) for c in found):
+            of = "it" if len(found) == 1 else f"{same} of them"
+            reason += f" All states lie on one level of {of}: what holds on these states, such as "
+            reason += "those of one orbit, need not be conserved on others."
+        return tuple(found), reason
     said = []
     if closed[0]:
         said = [f"Nothing is conserved among {closed[0]}: the least changing one changes by at least {closed[1]:.1%}."]
@@ -127,13 +137,13 @@ def find_conserved(
     return (), " ".join(said)
 
 
-def _at_rest(x: Tensor, dx: Tensor, limit: float) -> tuple[list[Conserved], Tensor, float]:
+def _at_rest(x: Tensor, dx: Tensor, limit: float, letters: tuple[str, ...]) -> tuple[list[Conserved], Tensor, float]:
     """Sums of coordinates that stay as they are, their gradients `(k, n)`, and by how much the next one changes.
 
     Those have the same gradient everywhere, so that it does not matter which state a velocity belongs to: they are
     judged by the velocities alone, in units of the states, with all their noise.
     """
-    library = _Library(x.shape[1], 1, {})
+    library = _Library(letters, 1, {})
     gradients, frame, sizes = library.independent(x)
     apart = (x - x.mean(0)) / len(x) ** 0.5
     across = torch.linalg.svd(apart @ frame, full_matrices=False)
@@ -194,9 +204,14 @@ def _regress(columns: Tensor, y: Tensor) -> Tensor:
 class _Library:
     """Monomials without the constant, and further functions."""
 
-    n: int
+    letters: tuple[str, ...]
     degree: int
     functions: dict[str, Function]
+
+    @property
+    def n(self) -> int:
+        """Number of components."""
+        return len(self.letters)
 
     @property
     def size(self) -> str:
@@ -206,7 +221,7 @@ class _Library:
 
     @property
     def names(self) -> list[str]:
-        monomials = Monomials(self.n, self.degree, least=1).names() if self.degree else []
+        monomials = Monomials(self.n, self.degree, least=1).names(self.letters) if self.degree else []
         return [*monomials, *self.functions]
 
     def independent(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -220,6 +235,19 @@ class _Library:
         keep = values > _BLIND * values.max()
         frame = vectors[:, keep] / values[keep].sqrt() / size[:, None]
         return torch.einsum("bmi,mr->bri", rows, frame), frame, size
+
+    def on_one_level(self, found: Conserved, x: Tensor) -> bool:
+        """Whether a function hardly varies over all states: far less than its slopes and their spread would let it."""
+        place = {name: k for k, name in enumerate(self.names)}
+        c = torch.zeros(len(place), dtype=torch.float64)
+        c[[place[name] for name in found.names]] = found.coefficients
+        z = x.clone().requires_grad_()
+        columns = [Monomials(self.n, self.degree, least=1)(z)] if self.degree else []
+        with torch.enable_grad():
+            value = torch.cat([*columns, *(f(z)[:, None] for f in self.functions.values())], dim=1) @ c
+            (slope,) = torch.autograd.grad(value.sum(), z)
+        could = float((slope.square().mean(0) * x.var(0)).sum())
+        return float(value.detach().var()) < _ONE_LEVEL**2 * could
 
     def forces(self, x: Tensor) -> Tensor:
         """What velocities of states `(N, n)` may be made of, `(N, k)`: monomials, and derivatives of the functions."""

@@ -242,7 +242,15 @@ def _on_charts(
         proposed=problem.units.to_raw(found.basis).cpu(),
         proposed_cosets=None if best.proposal is None else problem.units.to_raw(best.proposal.matrices).cpu(),
         frames=frames,
+        sizes=None if problem.is_field else _sizes(problem),
     )
+
+
+def _sizes(problem: Problem) -> Tensor:
+    """Sizes of the terms `d/dx_i` and `x_j d/dx_i` in units of the spread of x_i, `(n, 1 + n)`."""
+    n = problem.samples.size
+    spread = torch.linalg.inv(problem.units.frame[:n, :n]).norm(dim=1)
+    return torch.cat([torch.ones(1, dtype=torch.float64), spread]) / spread[:, None]
 
 
 def _in_raw_units(problem: Problem, generators: Conclusion, cosets: Tensor) -> tuple[Group, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from atlasd.algebra.basis import standard_form
 from atlasd.algebra.group import Group
+from atlasd.algebra.group_names import spoken
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.data.cleaning import whole_tensor
 from atlasd.data.units import Units
@@ -76,6 +77,7 @@ def discover_flow(
     tolerance: float = TOLERANCE,
     seed: int = 0,
     progress: Progress | bool = False,
+    names: Sequence[str] | None = None,
 ) -> FlowDiscovery:
     r"""Finds the maps that commute with a flow, and the functions that it conserves.
 
@@ -96,6 +98,7 @@ def discover_flow(
         tolerance: The largest strength of a breaking that counts as a symmetry.
         seed: Seed of every random stream.
         progress: Whether to show progress, or a progress display.
+        names: Names of the components of states, for formulas.
 
     Example:
         >>> x = 2 * torch.rand(300, 2, generator=torch.Generator().manual_seed(0)) - 1
@@ -105,17 +108,20 @@ def discover_flow(
         ('SO(2)', 0)
     """
     states, speeds = _checked(x, dx, after)
+    if names is not None and len(names) != states.shape[1]:
+        raise InputError(f"`names` must name each of the {states.shape[1]} components of states, got {len(names)}.")
     found = discover(
         states, speeds, action=_maps(action), predictor=predictor or FlowPredictor(), cosets=cosets,
         tolerance=tolerance, seed=seed, progress=progress,
     )  # fmt: skip
     found, trivial = _without_flow(found, states, speeds)
+    found = found if names is None else replace(found, config={**found.config, "axes": list(names)})
     shown = progress if not isinstance(progress, bool) else Silent()
     # From one state to the next, the gradient half-way tells the change, of quadratic functions exactly.
     middle = states if after is None else states + speeds / 2
     conserved, reason = find_conserved(
         middle, speeds, predictor=predictor or FlowPredictor(), degree=degree, functions=functions or {},
-        tolerance=tolerance, seed=seed, progress=shown,
+        tolerance=tolerance, seed=seed, progress=shown, letters=names,
     )  # fmt: skip
     return FlowDiscovery(found, trivial, conserved, reason)
 
@@ -192,7 +198,7 @@ def _without_flow(found: Discovery, x: Tensor, dx: Tensor) -> tuple[Discovery, T
     # Each is a combination of generators that were judged: the worst of them bounds it.
     directions = (max(found.verdict.directions, key=lambda d: d.upper),) * len(rest)
     if group.dimension or group.components > 1:
-        said = f"The flow commutes with {group.name}, and with itself: it is affine."
+        said = f"The flow commutes with {spoken(group.name)}, and with itself: it is affine."
     elif still := [d for d in found.verdict.rejected if d.decision == "cannot tell"]:
         said = f"Cannot tell: the flow commutes with itself, it is affine, and of others {still[0].reason}."
     else:

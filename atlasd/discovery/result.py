@@ -19,6 +19,7 @@ from atlasd.discovery.digest import FRAMES, check_content, check_digest, digest,
 from atlasd.discovery.frames import Frames
 from atlasd.discovery.learned import PredictorSummary
 from atlasd.errors import DataError
+from atlasd.geometry.polynomial import write_field
 from atlasd.runtime.codec import storable
 from atlasd.runtime.content import read_json, read_tensors, tensor_digest, write_tensors
 from atlasd.runtime.files import write_atomically
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 SCHEMA = 2
 _READ = (1, 2)
 """Schemas that can be read."""
-_MOST_ROWS = 8
+_MOST_ROWS, _MOST_LETTERS = 8, 120
 Decision: TypeAlias = Literal["symmetry", "approximate", "broken", "not testable", "cannot tell"]
 
 
@@ -106,6 +107,8 @@ class Discovery:
         frames: What transformations do to both sides of the map, for the report; `None` if nothing was kept.
         proposed: Generators as the search proposed them, before the verdict, with shape `(k, n, n)`.
         proposed_cosets: Elements as the paper's search proposed them, `(m, n, n)`; `None` for other searches.
+        sizes: How large each term of a generator of vectors is on the data with coefficient 1, by monomials: small ones
+            are not written. Not stored.
     """
 
     group: Group
@@ -121,6 +124,7 @@ class Discovery:
     frames: Frames | None = None
     proposed: Tensor | None = None
     proposed_cosets: Tensor | None = None
+    sizes: Tensor | None = None
 
     @property
     def algebra(self) -> LieAlgebra:
@@ -131,6 +135,17 @@ class Discovery:
     def cosets(self) -> Tensor:
         """The discrete part: one representative per component, with shape `(m, n, n)`, the identity first."""
         return self.group.cosets
+
+    @property
+    def formulas(self) -> list[str]:
+        """Generators for vectors as fields, such as `-y d/dx + x d/dy`; empty for fields on grids."""
+        if any(c.center for c in self.charts):
+            return []
+        basis = self.algebra.basis
+        n = basis.shape[-1] - int(self.group.affine)
+        shift = basis[:, :n, n:] if self.group.affine else basis.new_zeros(len(basis), n, 1)
+        fields = torch.cat([shift, basis[:, :n, :n]], dim=-1)
+        return [write_field(a, 1, self.config.get("axes"), sizes=self.sizes) for a in fields]
 
     @property
     def headline(self) -> str:
@@ -252,6 +267,8 @@ class Discovery:
             shape = "  {:<{}}  {:>{}}  {:>{}}  {:<{}}  {}"
             pairs = [(*(v for c in range(4) for v in (row[c], width[c])), row[4]) for row in rows]
             lines += [shape.format(*pair).rstrip() for pair in pairs]
+        written = [f"  generator {k + 1}: {f}" for k, f in enumerate(self.formulas[:_MOST_ROWS])]
+        lines += [line for line in written if len(line) < _MOST_LETTERS]
         if len(self.charts) > 1:
             apart = [str(k) for k, c in enumerate(self.charts) if c.outlier and not c.dropped]
             dropped = sum(c.dropped for c in self.charts)

@@ -43,12 +43,10 @@ class FieldDiscovery(Discovery):
 
     Arguments:
         fields: Coefficients of the monomials in every component of every field, `(k, n, m)`.
-        sizes: How large each term is on the data with coefficient 1, `(n, m)`; small ones are not written.
     """
 
     fields: Tensor = field(default_factory=lambda: torch.zeros(0, 1, 1))
     degree: int = 1
-    sizes: Tensor | None = None
 
     @property
     def formulas(self) -> list[str]:
@@ -57,7 +55,8 @@ class FieldDiscovery(Discovery):
         Terms as small as the breaking that a field may have are left out.
         """
         directions = zip(self.fields, self.verdict.directions, strict=True)
-        return [write_field(one, self.degree, sizes=self.sizes, least=d.upper) for one, d in directions]
+        letters = self.config.get("axes")
+        return [write_field(one, self.degree, letters, sizes=self.sizes, least=d.upper) for one, d in directions]
 
     @property
     def headline(self) -> str:
@@ -110,7 +109,7 @@ def discover_fields(
     if settled.kept:
         worst = max(f.direction.upper for f in settled.kept)
         count = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
-        known = f" Affine, they make up {group.name}." if group.dimension and "unknown" not in group.name else ""
+        known = f" Affine, they make up {group.name}." if group.dimension and group.identification.known else ""
         said = "The flow commutes with" if action.velocities else "The map does not change along"
         reason = f"{said} {count}: the breaking is at most {worst:.1%} on held-out data.{known}"
         if multiples:

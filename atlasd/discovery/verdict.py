@@ -135,10 +135,17 @@ class Judge:
         quick = self._with(residual=self.residual.few(_FEW if self.problem.is_field else samples))
         worst = []
         for group in quick._at_sizes(basis):
-            counting = quick._counting(group) or group
-            worst.append(max((trial.ratio(self.weights), trial.error(self.weights)) for trial in counting))
+            trial = max(quick._counting(group) or group, key=lambda t: t.ratio(self.weights))
+            worst.append((trial.ratio(self.weights), trial.error(self.weights) + quick._differing(trial)))
         found = torch.tensor(worst, dtype=torch.float64).clamp_min(0.0).sqrt()
         return found[:, 0], found[:, 1]
+
+    def _differing(self, trial: Measurement) -> float:
+        """What a map of vectors has from the accidents of its samples, which is no breaking: a ratio of squares."""
+        if self.problem.fits is None or self.problem.is_field:
+            return 0.0
+        differing = float((self.residual.fit_variance(trial.pair) @ self.weights).sum())
+        return max(differing, 0.0) / max(float((trial.scale @ self.weights).sum()), 1e-300)
 
     def _members(self, element: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
         """Members of the coset of an element that together take most samples to where data are, and the next best."""
@@ -255,9 +262,7 @@ class Judge:
             drawn = scaled(self.problem.ambient.tidy_generators(drawn))
             steps = torch.tensor(_LADDER, dtype=torch.float64)[:, None, None, None]
             losses = self.residual.few(24).losses(torch.matrix_exp(steps * drawn).flatten(0, 1))
-            uncovered = Losses(
-                losses.through, losses.plain, losses.null, torch.ones_like(losses.covered), losses.displaced
-            )
+            uncovered = replace(losses, covered=torch.ones_like(losses.covered))
             strength = uncovered.strength(self.weights).clamp_max(1.0).unflatten(0, (len(_LADDER), -1))
             displaced = losses.displaced.unflatten(0, (len(_LADDER), -1))
             rows = torch.stack([displaced.mean(1), strength.square().mean(1).sqrt()], dim=-1)
@@ -292,17 +297,14 @@ class Judge:
         if not counting:
             best = max(group, key=lambda t: (t.coverage >= MOST, t.unrelated))
             untested = max(t.unrelated for t in group) < _ROUNDING
+            decision = "not testable" if untested else "cannot tell"
             if untested:
-                decision, reason = "not testable", "nothing in the data depends on it"
+                reason = "nothing in the data depends on it"
             elif best.coverage < MOST or best.samples < FEWEST:
-                decision = "cannot tell"
                 reason = f"only {best.coverage:.0%} of the transformed samples lie where data are"
             else:
-                decision = "cannot tell"
-                reason = (
-                    "the data do not reach far enough: unrelated transformations of this size cost only "
-                    f"{best.unrelated:.0%}, less than the tolerance of {self.tolerance:.0%}"
-                )
+                reason = "the data do not reach far enough: unrelated transformations of this size cost only "
+                reason += f"{best.unrelated:.0%}, less than the tolerance of {self.tolerance:.0%}"
             direction = Direction(nan, nan, nan, nan, best.coverage, decision, reason, self.tolerance)  # type: ignore[arg-type]
             return Finding(direction, best.element, torch.full_like(self.weights, nan), untested)
         worst: tuple[float, Measurement] | None = None
@@ -347,9 +349,7 @@ class Judge:
             unsure = min(recovery.beyond, 1.0) * farthest.unrelated
             # What is unexplained grows with the error of the map; for vectors, neighbours have told by how much.
             lowest -= recovery.growth * farthest.unexplained(self.weights) if self.problem.is_field else 0.0
-        if fits is not None and not self.problem.is_field:
-            differing = float((self.residual.fit_variance(trial.pair) @ self.weights).sum())
-            lowest -= max(differing, 0.0) / max(float((trial.scale @ self.weights).sum()), 1e-300)
+        lowest -= self._differing(trial)
         if isinstance(coverage := self.residual.coverage, VectorCoverage):
             # What neighbouring errors share is not noise but something unlearned, whatever is seen of plants.
             hidden = max(hidden, coverage.shared**0.5 * trial.hidden(self.weights))

@@ -92,7 +92,7 @@ class GroupConv2d(nn.Module):
         self.coefficients = nn.Parameter(like.new_empty(fields_out, fields_in, found.dimension))
         self.bias = nn.Parameter(like.new_empty(fields_out)) if bias else None
         # A step in the coefficients changes a kernel as much as one in the weights of Conv2d: the same rates suit both.
-        unit = math.sqrt(found.kernels[0].numel() / found.dimension)
+        unit = math.sqrt(found.kernels[0].numel() / float(found.kernels.square().sum()))
         # Kept with the weights, which mean nothing in another basis of the same kernels.
         self.register_buffer("basis", (unit * found.kernels).to(like))
         self.register_buffer("along", out.mean.to(like), persistent=False)

@@ -38,7 +38,8 @@ class KernelBasis:
     """All kernels between one field of each type.
 
     Arguments:
-        kernels: Orthonormal kernels, with shape `(d, size_out, size_in, h, w)`, float64.
+        kernels: With shape `(d, size_out, size_in, h, w)`, float64. Orthonormal where the constraint holds on the
+            pixels; otherwise independent in their response to smooth fields, with norm 1 at most.
         exact: Whether the constraint holds on the pixels themselves for every element; otherwise it holds for the
             functions of which the pixels are samples, and on the pixels for those elements that map pixels to pixels.
         constant: Whether every kernel has the same value at all pixels.
@@ -164,7 +165,7 @@ def _solve(group: Group, size: tuple[int, int], into: FieldType, out: FieldType,
         forms = breaking(group, size, *on_types, shape[1], form)
         # A group without a scalar product has no kernels in a bounded window: there is nothing to correct them to.
         if forms is not None and not constant and form is not None:
-            rows = _orthonormal(forms.corrected(rows))
+            rows = forms.independent(_orthonormal(forms.corrected(rows)))
         error, plain = (None, 1.0) if forms is None else (forms.error(rows), forms.plain)
     kernels = rows.unflatten(1, (*size, out.size, into.size)).permute(0, 3, 4, 1, 2).contiguous()
     return KernelBasis(kernels, exact, constant, group, error, plain)

@@ -23,6 +23,8 @@ from atlasd.nn.groups import square_root
 
 _SCALES = (0.15, 0.3, 0.6)
 """Spreads of the wave numbers, in radians per pixel: wavelengths of about 40, 20 and 10 pixels."""
+_STEADY = 0.002
+"""A kernel whose response changes by so much, as a part of itself, under a unit generator has 0.7 of the norm."""
 _LARGEST = 3300
 """Unknowns beyond which kernels stay as they were sampled: the solve would take more than some seconds."""
 
@@ -39,16 +41,37 @@ class Breaking:
     change: Tensor
     response: Tensor
 
-    def corrected(self, kernels: Tensor, strength: float = 1e4) -> Tensor:
+    def corrected(self, kernels: Tensor, strength: float = 1e5) -> Tensor:
         """The nearest kernels `(d, m)` that change less: least |K - K0|^2 plus `strength` times the change."""
         still = torch.eye(len(self.change), dtype=torch.float64)
         return torch.linalg.solve(still + strength * self.change, kernels.mT).mT
 
+    def independent(self, kernels: Tensor) -> Tensor:
+        """Kernels `(d, m)` of the same span, such as a point, a Laplacian and its square in place of three rings.
+
+        They answer to smooth fields independently of each other. Each has norm 1 where its response keeps the symmetry,
+        and less otherwise: what hardly answers to smooth fields may answer wrongly all the same, and a network can use
+        it, but starts almost without it.
+        """
+        change, response = self._on(kernels)
+        values, vectors = torch.linalg.eigh(response)
+        heard = values > 1e-12 * values[-1]
+        white = vectors[:, heard] / values[heard].sqrt()
+        squares, turned = torch.linalg.eigh(white.mT @ change @ white)
+        rows = (white @ turned).mT @ kernels
+        weight = 1 / (1 + squares.clamp_min(0.0) / _STEADY**2).sqrt()
+        return weight[:, None] * rows / rows.norm(dim=1, keepdim=True)
+
     def error(self, kernels: Tensor) -> float:
         """Relative change of the response of random combinations of kernels `(d, m)` under a unit generator."""
+        change, response = self._on(kernels)
+        return float((change.trace() / response.trace()).clamp_min(0.0).sqrt())
+
+    def _on(self, kernels: Tensor) -> tuple[Tensor, Tensor]:
+        """Both forms on kernels, each `(d, d)`."""
         per_pixel = kernels.unflatten(1, (len(self.response), -1))
-        size = torch.einsum("dpe,pq,dqe->", per_pixel, self.response, per_pixel)
-        return float((torch.einsum("da,ab,db->", kernels, self.change, kernels) / size).clamp_min(0.0).sqrt())
+        response = torch.einsum("ipe,pq,jqe->ij", per_pixel, self.response, per_pixel)
+        return kernels @ self.change @ kernels.mT, response
 
     @property
     def plain(self) -> float:

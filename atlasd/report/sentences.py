@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from atlasd.algebra.group_names import spoken
 from atlasd.discovery.conclude import describe_extent
 from atlasd.discovery.frames import Track
 from atlasd.discovery.result import ChartFinding, Decision, Direction, Discovery, percent
@@ -56,8 +57,7 @@ def _found(discovery: Discovery) -> str:
     named = f", {kinds[0]}" if len(kinds) == 1 and not kinds[0].startswith("a mix") else ""
     many = f"one continuous direction{named}," if group.dimension == 1 else f"{group.dimension} continuous directions"
     parts = "one component" if group.components == 1 else f"{group.components} components"
-    name = "a group without a common name" if group.name.startswith("unknown") else group.name
-    return f"The map commutes with {name}: {many} and {parts}."
+    return f"The map commutes with {spoken(group.name)}: {many} and {parts}."
 
 
 def _certainty(discovery: Discovery) -> list[str]:

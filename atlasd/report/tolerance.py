@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
+from atlasd.algebra.identify import is_described
 from atlasd.discovery.result import Direction, Discovery
 from atlasd.report.figures import AMBER, BLUE, GREY, WIDTH, inline_svg, plots
 from atlasd.report.sentences import MISSING, chosen_tolerance, share, strength
@@ -76,7 +77,7 @@ def _answer(discovery: Discovery, tolerance: float) -> str:
     kept = (*verdict.directions, *verdict.cosets[1:])
     inside = _count([d for d in kept if _known(d)], tolerance)
     more = _count([d for d in verdict.rejected if _known(d)], tolerance)
-    name = "the group" if discovery.group.name.startswith("unknown") else discovery.group.name
+    name = "the group" if is_described(discovery.group.name) else discovery.group.name
     if not inside and not more:
         return "nothing is shown"
     if not inside or inside < len(kept):

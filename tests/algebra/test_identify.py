@@ -9,6 +9,7 @@ import torch
 import atlasd as ad
 from atlasd.algebra import known
 from atlasd.algebra.catalogue import catalogue
+from atlasd.algebra.group_names import spoken
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
 from atlasd.errors import InputError
@@ -89,7 +90,7 @@ def test_the_evidence_comes_with_the_name():
 )
 def test_other_single_generators_are_unknown_and_described(matrix, word):
     found = identify(LieAlgebra([matrix]))
-    assert found.name.startswith(f"unknown (dim 1, {word}, eigenvalues")
+    assert found.name.startswith(f"one-parameter algebra ({word}, eigenvalues")
     assert not found.known and found.confidence == 0
 
 
@@ -98,8 +99,18 @@ def test_a_closed_algebra_outside_the_catalogue_is_described():
     basis = torch.zeros(4, 4, 4)
     for i in range(4):
         basis[i, i // 2, 2 + i % 2] = 1.0
-    name = identify(LieAlgebra(basis)).name
-    assert name == "unknown (dim 4, derived series 4-0, centre 4, Killing signature 0-0-4)"
+    assert identify(LieAlgebra(basis)).name == "abelian algebra of dimension 4"
+
+
+def test_what_has_no_name_is_described_in_a_sentence():
+    rotation, stretch = torch.zeros(2, 3, 3)
+    rotation[1, 0], rotation[0, 1], stretch[2, 2] = 1.0, -1.0, 1.0
+    group = ad.Group(LieAlgebra(torch.stack([rotation, stretch])))
+    assert str(group) == "abelian group of dimension 2"
+    assert spoken(group.name) == "an abelian group of dimension 2"
+    affine = torch.zeros(3, 4, 4)
+    affine[:2, :3, :3], affine[2, 2, 3] = torch.stack([rotation, stretch]), 1.0
+    assert spoken(ad.Group(LieAlgebra(affine), affine=True).name) == "T(1) with an abelian group of dimension 2"
 
 
 @pytest.mark.parametrize("n", [1, 2])

@@ -156,6 +156,24 @@ def test_a_component_of_the_flow_that_is_zero():
         ad.discover_flow(x, 0 * x)
 
 
+def test_states_of_one_orbit():
+    """What holds on one orbit, such as its equation, is told apart from what holds on all."""
+    angle = 6.3 * torch.rand(300, generator=stream(0, "angle"), dtype=torch.float64)
+    circle = torch.stack([angle.cos(), angle.sin()], dim=-1)
+    found, said = conserved(circle, oscillator(circle), degree=2)
+    assert found and "one level of it" in said and "need not be conserved on others" in said
+    assert "one level" not in conserved(x := states(300, 2), oscillator(x), degree=2)[1]
+
+
+def test_names_of_components():
+    x = states(300, 2)
+    found = ad.discover_flow(x, oscillator(x), cosets=False, names=["q", "p"], degree=2)
+    assert [c.formula for c in found.conserved] == ["q^2 + p^2"]
+    assert found.symmetries.formulas == ["q d/dq + p d/dp"]
+    with pytest.raises(InputError, match="`names` must name each of the 2 components"):
+        ad.discover_flow(x, oscillator(x), names=["q"])
+
+
 def test_given_functions():
     q, p = states(600, 2), states(600, 2, seed=3)
     q = q / q.norm(dim=1, keepdim=True) * (0.5 + torch.rand(600, 1, generator=stream(0, "radius")).double())

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,9 +11,10 @@ from torch.nn import functional
 import atlasd as ad
 from atlasd.algebra.known import so
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.conclude import Conclusion, commuting, exact_first, spans, words
+from atlasd.discovery.conclude import Conclusion, Kind, closed, commuting, exact_first, promising, spans, words
 from atlasd.discovery.decide import Finding, Measurement
 from atlasd.discovery.prepare import prepare
+from atlasd.discovery.problem import Proposal
 from atlasd.discovery.residual import Residual
 from atlasd.discovery.result import Direction
 from atlasd.discovery.verdict import Judge
@@ -278,3 +280,16 @@ def test_elements_beside_an_undecided_continuous_part(lower, upper, claimed):
     generators = Conclusion(torch.zeros(0, 2, 2).double(), [], [finding("cannot tell", lower, 0.25)])
     kept, elements = exact_first(judge, generators, lambda algebra, most: alone)
     assert len(elements.kept) == claimed and [f.direction.decision for f in kept.dropped] == ["cannot tell"]
+
+
+@pytest.mark.parametrize("error, dimension", [(0.06, 2), (0.001, 1)])
+def test_a_candidate_that_is_known_badly_is_not_set_apart(error, dimension):
+    """Rotation and scaling, the second worse by no more than its own error: that is no other class."""
+    judge = SimpleNamespace(
+        tolerance=0.1, floor=0.01,
+        strengths=lambda basis: (torch.tensor([0.0, 0.06])[: len(basis)], torch.tensor([0.01, error])[: len(basis)]),
+    )  # fmt: skip
+    first, _ = next(
+        promising(judge, Proposal(torch.stack([TURN, torch.eye(2).double()])), Kind(closed, lambda _, b: b, 0.01))
+    )
+    assert len(first) == dimension

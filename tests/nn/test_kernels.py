@@ -37,7 +37,10 @@ def test_free_weights(group, size, dimension):
     found = kernel_basis(group, size)
     assert found.kernels.shape == (dimension, 1, 1, size, size)
     flat = found.kernels.flatten(1)
-    torch.testing.assert_close(flat @ flat.mT, torch.eye(dimension, dtype=torch.float64))
+    assert torch.linalg.matrix_rank(flat) == dimension
+    assert flat.norm(dim=1).max() < 1 + 1e-9
+    if found.exact:
+        torch.testing.assert_close(flat @ flat.mT, torch.eye(dimension, dtype=torch.float64))
 
 
 def test_averaging_over_quarter_turns_gives_the_same_span():
@@ -132,8 +135,8 @@ def test_a_discovered_basis_may_be_noisy_or_elliptic():
     paper = ad.Group(torch.tensor([[[-0.03, -1.0], [1.0, 0.02]]]))
     clean, noisy = kernel_basis(SO2, 5), kernel_basis(paper, 5)
     assert noisy.dimension == clean.dimension
-    a, b = clean.kernels.flatten(1), noisy.kernels.flatten(1)
-    assert torch.linalg.svdvals(a @ b.mT).min() > 0.99
+    a, b = (torch.linalg.qr(found.kernels.flatten(1).mT)[0] for found in (clean, noisy))
+    assert torch.linalg.svdvals(a.mT @ b).min() > 0.98
     ellipse = ad.Group(torch.tensor([[[0.0, -2.0], [0.5, 0.0]]]))
     kernels = kernel_basis(ellipse, 5).kernels[:, 0, 0]
     assert len(kernels) == 3
@@ -154,6 +157,15 @@ def test_pixels_are_corrected(size):
     for group in (SCALINGS, GL, ad.known.special_linear(2), ad.Group(ad.known.so(1, 1))):
         found = kernel_basis(group, size)
         assert found.error > 0.15 * found.plain and f"no layer with a window of {size} x {size} pixels" in found.note
+
+
+def test_kernels_of_rotations_are_a_point_a_laplacian_and_its_square():
+    kernels = kernel_basis(SO2, 5).kernels[:, 0, 0]
+    p = pixel_grid((5, 5), dtype=torch.float64)
+    parabola, quartic = (p.square().sum(1).reshape(5, 5) ** k for k in (1, 2))
+    sums = torch.stack([(kernels * f).sum((1, 2)) for f in (torch.ones(5, 5), parabola, quartic)], 1)
+    assert (sums[0, 1:].abs() < 1e-6).all() and (sums[1, 0] / sums[1, 1]).abs() < 0.05
+    assert (sums[2, 0] / sums[2, 2]).abs() < 0.05
 
 
 def test_the_basis_of_the_algebra_does_not_matter():

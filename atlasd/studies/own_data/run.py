@@ -105,10 +105,11 @@ def _run_flow(config: OwnConfig, seed: int, progress: Progress) -> tuple[Discove
     progress.say(f"velocities: {'steps to later rows' if steps else _shown(choice.targets)}")
     found = discover_flow(
         data.x, None if steps else data.y, after=data.y if steps else None, tolerance=config.tolerance, seed=seed,
-        progress=progress,
+        progress=progress, names=[v.name for v in choice.inputs] if len(choice.inputs) == data.x.shape[1] else None,
     )  # fmt: skip
     answer = found.symmetries
-    reason = " ".join([answer.verdict.reason, found.reason, *(f"{c.formula}." for c in found.conserved)])
+    listed = f" These are {'; '.join(c.formula for c in found.conserved)}." if found.conserved else ""
+    reason = f"{answer.verdict.reason} {found.reason}{listed}"
     answer = replace(answer, verdict=replace(answer.verdict, reason=reason))
     conserved = [{"formula": c.formula, "upper": c.upper} for c in found.conserved]
     return answer, Extras({"samples": len(data.x), "conserved": conserved}, {}, {})

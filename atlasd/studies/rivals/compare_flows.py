@@ -144,11 +144,14 @@ def claimed(found: FlowDiscovery) -> Tensor:
     """What our answer claims: generators whose breaking is certainly below the defect that makes a claim false.
 
     A breaking is that of an element of finite size, and grows with it; a defect is that of a generator of unit size.
-    Up to there only: what a generator of a rotation lacks is rotated along, and partly cancels over a quarter turn.
+    For rotations up to there only: what their generator lacks is rotated along, and partly cancels over a quarter turn.
     """
-    basis = found.algebra.basis
-    bounds = [d.upper / min(d.extent or 1.0, 1.0) for d, _ in zip(found.verdict.directions, basis, strict=True)]
-    return basis[[bound <= DELTA for bound in bounds]]
+    basis, kept = found.algebra.basis, []
+    for a, d in zip(basis, found.verdict.directions, strict=True):
+        turns = float(torch.linalg.eigvals(a).imag.abs().max()) > 0.1 * float(torch.linalg.matrix_norm(a, ord=2))
+        size = d.extent or 1.0
+        kept.append(d.upper / (min(size, 1.0) if turns else size) <= DELTA)
+    return basis[kept]
 
 
 def _answer(flows: Sequence[Flow], parts: Sequence[Tensor]) -> Answer:
