@@ -15,7 +15,7 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.group_names import spoken
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.algebra.structure import orthonormal_rows
+from atlasd.algebra.structure import spans
 from atlasd.discovery.cosets import CosetSearch, Proposed
 from atlasd.discovery.decide import Finding, approximate, exact_class
 from atlasd.discovery.problem import Proposal
@@ -97,29 +97,6 @@ def promising(judge: Judge, found: Proposal, kind: Kind | None = None) -> Iterat
             yield made, notes
         else:
             notes = ("some candidates were left out: their brackets leave the span",)
-
-
-def spans(basis: Tensor, count: int, most: int) -> Iterator[Tensor]:
-    """Spans `(count, n, n)` of candidates `(k, n, n)`, best first: the best of them, and what their brackets say.
-
-    What good generators bring forth is known better than candidates that are worse than they. Brackets know nothing of
-    a centre, of which every candidate may hold a share.
-
-    Arguments:
-        most: How many candidates are looked at.
-    """
-    yield basis[:count]
-    for k in range(2, most + 1):
-        frame = orthonormal_rows(basis[:k].flatten(1), 1e-6)
-        if len(frame) == count:
-            continue
-        # Of fewer than are asked for, what brackets add; of more, their brackets alone.
-        unit, known = frame.unflatten(1, basis.shape[1:]), frame[: len(frame) if len(frame) < count else 0]
-        brackets = (unit[:, None] @ unit - unit @ unit[:, None]).flatten(0, 1).flatten(1)
-        _, sizes, rows = torch.linalg.svd(brackets - brackets @ known.mT @ known, full_matrices=False)
-        more = count - len(known)
-        if more < len(sizes) and float(sizes[more - 1]) > APART * max(float(sizes[more]), EXACT):
-            yield torch.cat([known, rows[:more]]).unflatten(1, basis.shape[1:])
 
 
 def apart(better: Tensor, worse: Tensor, error: Tensor, floor: float) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from atlasd.discovery.coverage import VectorCoverage
-from atlasd.discovery.decide import Finding, Measurement, Sensitivity, decide, interval, root
+from atlasd.discovery.decide import Finding, Measurement, Sensitivity, decide, interpolate, interval, root
 from atlasd.discovery.problem import Problem
 from atlasd.discovery.residual import Losses, Residual, known_inputs, scaled
 from atlasd.discovery.result import Direction
@@ -246,7 +245,7 @@ class Judge:
         if self.problem.is_field:
             rungs = self._ladder()
             displaced = losses.displaced.unflatten(0, (len(pairs), 2)).mean(1)
-            return [_interpolate(rungs, float(d)) for d in displaced]
+            return [interpolate(rungs, float(d)) for d in displaced]
         outside = self.residual.losses(pairs[:, 0], unrelated=True)
         scale = losses.scale.unflatten(0, (len(pairs), 2))[:, 0].sum((1, 2))
         share = losses.covered.unflatten(0, (len(pairs), 2))[:, 0].mean((1, 2)).clamp_min(1e-9)
@@ -319,8 +318,8 @@ class Judge:
                 direction = Direction(nan, nan, nan, nan, trial.coverage, "cannot tell", reason, self.tolerance)
                 return Finding(direction, trial.element, torch.full_like(self.weights, nan))
             if self._elsewhere is not None:
-                there = self._elsewhere.losses(trial.pair)
-                rows = (there.excess.sum(0) @ self.weights, there.scale.sum(0) @ self.weights)
+                beside = self._elsewhere.losses(trial.pair)
+                rows = (beside.excess.sum(0) @ self.weights, beside.scale.sum(0) @ self.weights)
                 high = max(high, interval(*rows, level, draws, known=True)[2])
             # No breaking is negative: an estimate below zero is an error, which may hide a breaking as large.
             lowest, limit = max(lowest, low), max(limit, high, -low)
@@ -396,12 +395,3 @@ def _pairs(basis: Tensor, sizes: Sequence[float], problem: Problem) -> Tensor:
     tangents = steps[:, :, None, None] * scaled(basis.double())[:, None, None]
     elements = problem.exponential(tangents.reshape(-1, *basis.shape[1:]).contiguous())
     return elements.nan_to_num(1e30, 1e30, -1e30).unflatten(0, (-1, 2))
-
-
-def _interpolate(rungs: Tensor, displaced: float) -> float:
-    """The cost of moving the data so far, linear between rungs; through the origin, and flat beyond the last."""
-    x, y = [0.0, *rungs[:, 0].tolist()], [0.0, *rungs[:, 1].tolist()]
-    for (a, b), (u, v) in zip(pairwise(x), pairwise(y), strict=True):
-        if displaced <= b:
-            return u + (v - u) * (displaced - a) / max(b - a, 1e-300)
-    return y[-1]

@@ -9,9 +9,7 @@ import torch
 from torch.nn import functional
 
 import atlasd as ad
-from atlasd.algebra.known import so
-from atlasd.algebra.lie import LieAlgebra
-from atlasd.discovery.conclude import Conclusion, Kind, closed, commuting, exact_first, promising, spans, words
+from atlasd.discovery.conclude import Conclusion, Kind, closed, commuting, exact_first, promising, words
 from atlasd.discovery.decide import Finding, Measurement
 from atlasd.discovery.prepare import prepare
 from atlasd.discovery.problem import Proposal
@@ -157,17 +155,6 @@ def test_a_function_is_asked_beside_the_samples_that_an_element_may_be_fitted_to
     judge = court_of(x, function=lambda z: z.square().sum(-1) + breaking * (z[:, 0].square() - z[:, 1].square()))
     (finding,) = judge.elements(judge.problem.units.to_standard(TURN)[None])
     assert finding.passed == passed and finding.direction.strength < 1e-3
-
-
-def test_brackets_tell_an_algebra_from_its_centre():
-    """Every candidate holds a share of the scaling; six of them close nowhere, and their brackets do."""
-    exact, scaling = so(1, 3).basis, torch.eye(4, dtype=torch.float64)
-    shares = normal(7, 1, 1)
-    mixed = torch.einsum("ab,bij->aij", torch.linalg.qr(normal(7, 7)).Q, torch.cat([exact, scaling[None]]))
-    candidates = mixed + 0.1 * shares * scaling
-    best, *others = spans(candidates, 6, 7)
-    assert LieAlgebra(best).closure_error() > 0.1
-    assert any(LieAlgebra(span).distance(LieAlgebra(exact)) < 1e-6 for span in others)
 
 
 def test_what_nothing_feels_is_not_testable():
