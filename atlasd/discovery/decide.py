@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -164,6 +165,15 @@ class Measurement:
         bottom = self.scale.sum(0)
         ratio = torch.where(bottom > 0, self.excess.sum(0) / bottom.clamp_min(1e-300), math.nan)
         return ratio.clamp_min(0.0).sqrt()
+
+
+def interpolate(rungs: Tensor, displaced: float) -> float:
+    """The cost of moving the data so far, linear between rungs; through the origin, and flat beyond the last."""
+    x, y = [0.0, *rungs[:, 0].tolist()], [0.0, *rungs[:, 1].tolist()]
+    for (a, b), (u, v) in zip(pairwise(x), pairwise(y), strict=True):
+        if displaced <= b:
+            return u + (v - u) * (displaced - a) / max(b - a, 1e-300)
+    return y[-1]
 
 
 def interval(

@@ -257,8 +257,23 @@ class _Each(list[Any]):
     """Arguments of which every block has its own."""
 
 
+_NUMBERS, _PLACES = 1 << 14, 4096
+"""Numbers in the vectors that judge, and vectors that tell where data are; twice as many of small ones."""
+
+
+def judging(problem: Problem, samples: int) -> Residual:
+    """Residuals on samples that judge, at least so many: more of small vectors, whose errors they average out.
+
+    A map that is known everywhere has no errors.
+    """
+    more = 1
+    if not (problem.is_field or problem.known):
+        more = min(max(_NUMBERS // (samples * problem.samples.x.shape[1:].numel()), 1), 4)
+    return Residual(problem, problem.pick(samples * more), known_inputs(problem, _PLACES * min(more, 2)))
+
+
 def known_inputs(
-    problem: Problem, most: int = 4096, weights: Tensor | None = None
+    problem: Problem, most: int = _PLACES, weights: Tensor | None = None
 ) -> FieldCoverage | VectorCoverage | None:
     """Where the data of a problem are; nothing for a function that is known everywhere.
 
