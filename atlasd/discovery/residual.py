@@ -298,3 +298,11 @@ def known_inputs(
     smallest = tuple(map(min, zip(*(p.shape[2:] for p in patches), strict=True)))
     stacked = torch.cat([centre_crop(p, smallest) for p in patches])
     return FieldCoverage.of(stacked[torch.randperm(len(stacked), generator=torch.Generator().manual_seed(0))])
+
+
+def sized_pairs(basis: Tensor, sizes: Sequence[float], problem: Problem) -> Tensor:
+    """Elements of generators `(k, n, n)` at every size and their inverses, `(k T, 2, n, n)`."""
+    steps = torch.tensor([[t, -t] for t in sizes], dtype=torch.float64)
+    tangents = steps[:, :, None, None] * scaled(basis.double())[:, None, None]
+    elements = problem.exponential(tangents.reshape(-1, *basis.shape[1:]).contiguous())
+    return elements.nan_to_num(1e30, 1e30, -1e30).unflatten(0, (-1, 2))

@@ -13,7 +13,7 @@ from torch import Tensor
 from atlasd.discovery.coverage import VectorCoverage
 from atlasd.discovery.decide import Finding, Measurement, Sensitivity, decide, interpolate, interval, root
 from atlasd.discovery.problem import Problem
-from atlasd.discovery.residual import Losses, Residual, judging, known_inputs, scaled
+from atlasd.discovery.residual import Losses, Residual, judging, known_inputs, scaled, sized_pairs
 from atlasd.discovery.result import Direction
 from atlasd.limits import APART, CLEAR, EXACT, FEWEST, LEVEL, MOST
 from atlasd.runtime.progress import Progress
@@ -49,6 +49,9 @@ class Judge:
         self.problem, self.tolerance, self.seed, self.progress = problem, tolerance, seed, progress
         self.weights = torch.ones(problem.charts, dtype=torch.float64) if weights is None else weights
         self.residual = judging(problem, _FIELDS if problem.is_field else _VECTORS)
+        # A function is known beside its samples, too, to which a candidate may have been fitted.
+        more = problem.elsewhere(_VECTORS) if len(problem.fold) < _VECTORS else problem
+        self._elsewhere = None if more is problem else Residual(more, more.pick(_VECTORS))
         self._rungs: Tensor | None = None
         self._all: Residual | None = None
         self._sensitivity = Sensitivity(problem, self.residual, tolerance, self.weights, progress)
@@ -87,7 +90,7 @@ class Judge:
             enough = 1 if sizes[0] > math.pi / 2 else _JUDGED
             left = [i for i, group in enumerate(groups) if len(self._counting(group)) < enough]
             if left:
-                trials = self._trials(_pairs(basis[left], sizes, self.problem), sizes * len(left))
+                trials = self._trials(sized_pairs(basis[left], sizes, self.problem), sizes * len(left))
                 for k, i in enumerate(left):
                     groups[i] += trials[k * len(sizes) : (k + 1) * len(sizes)]
         return groups
@@ -321,6 +324,10 @@ class Judge:
                 reason = "the predictor is no better than one that pairs inputs with labels of other samples"
                 direction = Direction(nan, nan, nan, nan, trial.coverage, "cannot tell", reason, self.tolerance)
                 return Finding(direction, trial.element, torch.full_like(self.weights, nan))
+            if self._elsewhere is not None:
+                beside = self._elsewhere.losses(trial.pair)
+                rows = (beside.excess.sum(0) @ self.weights, beside.scale.sum(0) @ self.weights)
+                high = max(high, interval(*rows, level, draws, known=True)[2])
             # No breaking is negative: an estimate below zero is an error, which may hide a breaking as large.
             lowest, limit = max(lowest, low), max(limit, high, -low)
             if trial.size == counting[0].size:
@@ -389,11 +396,3 @@ class Judge:
         excess, scale = losses.excess.sum((0, 1)), losses.scale.sum((0, 1))
         there = torch.where(scale > 0, excess / scale.clamp_min(1e-300), math.nan).clamp_min(0.0).sqrt()
         return torch.where(self.weights > 0, charts, there)
-
-
-def _pairs(basis: Tensor, sizes: Sequence[float], problem: Problem) -> Tensor:
-    """Elements of generators `(k, n, n)` at every size and their inverses, `(k T, 2, n, n)`."""
-    steps = torch.tensor([[t, -t] for t in sizes], dtype=torch.float64)
-    tangents = steps[:, :, None, None] * scaled(basis.double())[:, None, None]
-    elements = problem.exponential(tangents.reshape(-1, *basis.shape[1:]).contiguous())
-    return elements.nan_to_num(1e30, 1e30, -1e30).unflatten(0, (-1, 2))
