@@ -13,7 +13,7 @@ from torch import Tensor
 from atlasd.discovery.coverage import VectorCoverage
 from atlasd.discovery.decide import Finding, Measurement, Sensitivity, decide, interpolate, interval, root
 from atlasd.discovery.problem import Problem
-from atlasd.discovery.residual import Losses, Residual, known_inputs, scaled
+from atlasd.discovery.residual import Losses, Residual, judging, known_inputs, scaled, sized_pairs
 from atlasd.discovery.result import Direction
 from atlasd.limits import APART, CLEAR, EXACT, FEWEST, LEVEL, MOST
 from atlasd.runtime.progress import Progress
@@ -31,8 +31,7 @@ _ROUNDING = 1e-4
 _VECTORS, _FIELDS = 1024, 128
 _FEW = 48
 """Fields for a quick look, and for how much a symmetry of other charts is broken on a chart that was left out."""
-_LADDER = (0.15, 0.35, 0.7, 1.2)
-_RANDOM = 6
+_LADDER, _RANDOM = (0.15, 0.35, 0.7, 1.2), 6
 _TURNS, _MEMBERS = 60, 8
 """Members of a one-parameter group that are looked at for those that data cover, and the most that are judged."""
 
@@ -49,8 +48,7 @@ class Judge:
     ) -> None:
         self.problem, self.tolerance, self.seed, self.progress = problem, tolerance, seed, progress
         self.weights = torch.ones(problem.charts, dtype=torch.float64) if weights is None else weights
-        index = problem.pick(_FIELDS if problem.is_field else _VECTORS)
-        self.residual = Residual(problem, index, known_inputs(problem))
+        self.residual = judging(problem, _FIELDS if problem.is_field else _VECTORS)
         # A function is known beside its samples, too, to which a candidate may have been fitted.
         more = problem.elsewhere(_VECTORS) if len(problem.fold) < _VECTORS else problem
         self._elsewhere = None if more is problem else Residual(more, more.pick(_VECTORS))
@@ -92,7 +90,7 @@ class Judge:
             enough = 1 if sizes[0] > math.pi / 2 else _JUDGED
             left = [i for i, group in enumerate(groups) if len(self._counting(group)) < enough]
             if left:
-                trials = self._trials(_pairs(basis[left], sizes, self.problem), sizes * len(left))
+                trials = self._trials(sized_pairs(basis[left], sizes, self.problem), sizes * len(left))
                 for k, i in enumerate(left):
                     groups[i] += trials[k * len(sizes) : (k + 1) * len(sizes)]
         return groups
@@ -108,6 +106,8 @@ class Judge:
         """
         if not len(elements):
             return []
+        if not self.problem.is_field and len(self.residual.index) > _VECTORS:  # elements are many
+            return self._with(residual=self.residual.few(_VECTORS)).elements(elements, basis)
         groups = [[trial] for trial in self._of_elements(elements)]
         if basis is not None and len(basis) and self.residual.coverage is not None:
             for element, group in zip(elements, groups, strict=True):
@@ -145,6 +145,13 @@ class Judge:
             return 0.0
         differing = float((self.residual.fit_variance(trial.pair) @ self.weights).sum())
         return max(differing, 0.0) / max(float((trial.scale @ self.weights).sum()), 1e-300)
+
+    def _worse(self, trial: Measurement) -> bool:
+        """Whether a map of vectors is clearly worse where samples are taken than where they come from."""
+        if self.problem.fits is None or self.problem.is_field:
+            return False
+        here = self.residual.losses(torch.eye(self.problem.size, dtype=torch.float64)[None]).plain[0]
+        return float((trial.plain - trial.covered * here).sum()) > EXACT * float((trial.covered * here).sum())
 
     def _members(self, element: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
         """Members of the coset of an element that together take most samples to where data are, and the next best."""
@@ -354,7 +361,9 @@ class Judge:
         extent = max(t.size for t in counting) if sized else None
         upper = root(limit) + hidden + unsure
         cost = min(t.unrelated for t in counting)
-        if counting[1:] and upper - unsure <= min(self.tolerance, MOST * cost) < upper:
+        most = min(self.tolerance, MOST * cost)
+        unknown = upper - unsure <= most or (root(lowest) <= most and self._worse(trial))
+        if counting[1:] and unknown and most < upper:
             return self._one(counting[1:], group, level)  # a smaller step stays nearer to where the map is determined
         direction = decide(ratio, lowest, upper, kappa, trial.coverage, self.tolerance, extent)
         if direction.decision == "cannot tell" and upper - unsure <= self.tolerance:
@@ -366,7 +375,7 @@ class Judge:
         masked = (
             fits is not None and not self.problem.is_field and root(limit) + trial.hidden(self.weights) > self.tolerance
         )
-        if direction.decision == "symmetry" and masked and self.residual.error_change(trial.pair) > CLEAR:
+        if direction.decision == "symmetry" and masked and self.residual.few(_VECTORS).error_change(trial.pair) > CLEAR:
             reason = "what the predictor leaves unexplained is not the same for transformed inputs"
             direction = replace(direction, decision="cannot tell", reason=reason)
         if direction.decision == "symmetry" and most > self.tolerance:
@@ -386,11 +395,3 @@ class Judge:
         excess, scale = losses.excess.sum((0, 1)), losses.scale.sum((0, 1))
         there = torch.where(scale > 0, excess / scale.clamp_min(1e-300), math.nan).clamp_min(0.0).sqrt()
         return torch.where(self.weights > 0, charts, there)
-
-
-def _pairs(basis: Tensor, sizes: Sequence[float], problem: Problem) -> Tensor:
-    """Elements of generators `(k, n, n)` at every size and their inverses, `(k T, 2, n, n)`."""
-    steps = torch.tensor([[t, -t] for t in sizes], dtype=torch.float64)
-    tangents = steps[:, :, None, None] * scaled(basis.double())[:, None, None]
-    elements = problem.exponential(tangents.reshape(-1, *basis.shape[1:]).contiguous())
-    return elements.nan_to_num(1e30, 1e30, -1e30).unflatten(0, (-1, 2))
