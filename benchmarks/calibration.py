@@ -280,12 +280,12 @@ def main() -> None:
         jobs = [pool.submit(run_trial, k, options.kind, options.door, options.tolerance) for k in numbers]
         for done, job in enumerate(as_completed(jobs), 1):
             lines += job.result()
+            if options.lines:  # a run that is stopped has said what it has found
+                with open(options.lines, "a" if done > 1 else "w") as file:
+                    file.writelines(json.dumps(asdict(line)) + "\n" for line in job.result())
             if not options.json and done % 20 == 0:
                 print(f"{done} systems, {time.perf_counter() - started:.0f} s", flush=True)
     lines.sort(key=lambda line: line.index)
-    if options.lines:
-        with open(options.lines, "w") as file:
-            file.writelines(json.dumps(asdict(line)) + "\n" for line in lines)
     if options.json:
         rows = {name: summarise(group, options.tolerance) for name, group in families(lines).items()}
         print(json.dumps({"families": rows, "seconds": time.perf_counter() - started}))
