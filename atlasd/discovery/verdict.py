@@ -315,7 +315,7 @@ class Judge:
             return Finding(direction, best.element, torch.full_like(self.weights, nan), untested)
         worst: tuple[float, Measurement] | None = None
         sized = len({t.size for t in group}) > 1
-        lowest, limit, least, reached = -math.inf, -math.inf, 0.0, False
+        lowest, limit, most, reached = -math.inf, -math.inf, 0.0, False
         for trial in counting:
             rows = (trial.excess @ self.weights, trial.scale @ self.weights)
             draws = stream(self.seed, "verdict", "bootstrap")
@@ -332,25 +332,24 @@ class Judge:
             lowest, limit = max(lowest, low), max(limit, high, -low)
             if trial.size == counting[0].size:
                 # A breaking grows with the size, and goes on where no data are: a group holds no better than what a
-                # quarter turn would show of it, or the map over all samples. Fields have many pixels: what they leave
-                # open is open. Of vectors, only what is clearly there counts.
+                # quarter turn may show of it, or the map over all samples. What small sizes leave open is open.
                 turn = max(math.pi / 2 / trial.size, 1.0) if sized else 1.0
                 beyond = root(trial.everywhere / ratio) if low > trial.hidden(self.weights) ** 2 else 1.0
-                least, reached = root(high if self.problem.is_field else low) * max(turn, beyond), beyond > turn
+                most, reached = root(high) * max(turn, beyond), beyond > turn
             if worst is None or ratio > worst[0]:
                 worst = ratio, trial
         assert worst is not None
         ratio, trial = worst
         hidden, kappa, unsure, fits = trial.hidden(self.weights), 1.0, 0.0, self.problem.fits
-        # Planting costs little in closed form; networks are fitted again only where the answer depends on it. What is
-        # broken anyway does not depend on it, but on fields.
-        decided = root(lowest) > self.tolerance and not self.problem.is_field
+        # Planting costs little in closed form; networks are fitted again only where the answer depends on it. How much
+        # is broken where something is broken anyway, it does not tell; on fields, it tells of the lower end, too.
+        decided = root(lowest) > self.tolerance
         close = root(limit) <= self.tolerance < root(limit) + hidden
-        if fits is not None and not decided and (fits.quick or close):
+        if fits is not None and (self.problem.is_field or not decided) and (fits.quick or close):
             farthest = max(counting, key=lambda t: t.size)
             recovery = self._sensitivity(farthest.pair)
             kappa = recovery.share
-            hidden = min(hidden, root(limit) / kappa - root(limit)) if kappa >= MOST else hidden
+            hidden = hidden if decided or kappa < MOST else min(hidden, root(limit) / kappa - root(limit))
             # Any map may break as unrelated transformations do; that share of it is not known for transformed inputs.
             unsure = min(recovery.beyond, 1.0) * farthest.unrelated
             # What is unexplained grows with the error of the map; for vectors, neighbours have told by how much.
@@ -379,11 +378,11 @@ class Judge:
         if direction.decision == "symmetry" and masked and self.residual.few(_VECTORS).error_change(trial.pair) > CLEAR:
             reason = "what the predictor leaves unexplained is not the same for transformed inputs"
             direction = replace(direction, decision="cannot tell", reason=reason)
-        if direction.decision == "symmetry" and least > self.tolerance:
+        if direction.decision == "symmetry" and most > self.tolerance:
             reach = f"data cover {trial.coverage:.0%}" if reached else f"data reach sizes up to {extent:.2g} only"
             there = "all samples" if reached else "a quarter turn"
-            reason = f"{reach}; over {there} the breaking {'may be' if self.problem.is_field else 'would be'} about "
-            direction = replace(direction, decision="cannot tell", reason=f"{reason}{min(least, 1.0):.0%}")
+            reason = f"{reach}; over {there} the breaking may be about {min(most, 1.0):.0%}"
+            direction = replace(direction, decision="cannot tell", reason=reason)
         gap = any(t.coverage < MOST and t.size < counting[-1].size for t in group)
         return Finding(direction, trial.element, self._charts(trial), gap=gap)
 
