@@ -36,8 +36,9 @@ from atlasd.runtime.progress import Silent
 from atlasd.runtime.random import stream
 from atlasd.studies.zoo.scoring import exact_losses, standard_root, standard_size
 
-FRESH = {"vector": 40_000, "field": 200}
-"""Fresh samples for the true strength."""
+FRESH = {"vector": 5_000, "field": 100}
+"""Fresh samples for the true strength, drawn so often:"""
+BATCHES = 8
 SLACK = 0.005
 """Strength below which two values count as one: interpolation and single precision leave so much."""
 
@@ -78,11 +79,17 @@ class Line:
     breaking: float
     generator: bool
     truth: float
+    error: float
     strength: float | None
     lower: float | None
     upper: float | None
     decision: str
     seconds: float
+
+    @property
+    def slack(self) -> float:
+        """By how much the truth may miss an end: it is an estimate from fresh samples, too."""
+        return max(SLACK, 2 * self.error)
 
 
 def judge_given(trial: Trial, tolerance: float) -> list[Claim]:
@@ -148,8 +155,11 @@ def read_direction(d: object, matrix: Tensor, generator: bool) -> Claim:
 DOORS: dict[str, Callable[[Trial, float], list[Claim]]] = {"judge": judge_given, "discover": judge_found}
 
 
-def true_strengths(trial: Trial, claims: list[Claim]) -> list[float]:
-    """Strengths from the exact map; several elements are pooled, as an element and its inverse are in the verdict."""
+def true_strengths(trial: Trial, claims: list[Claim]) -> list[tuple[float, float]]:
+    """Strengths from the exact map, with their standard errors by the jackknife over batches.
+
+    Several elements are pooled, as an element and its inverse are in the verdict.
+    """
     field = trial.system.kind == "field"
     root = torch.eye(2, dtype=torch.float64) if field else standard_root(trial.x)
     elements: list[Tensor] = []
@@ -162,11 +172,22 @@ def true_strengths(trial: Trial, claims: list[Claim]) -> list[float]:
             matrix = torch.matrix_exp(sizes * matrix / standard_size(matrix, root)[:, None, None])
         elements.append(matrix)
     generator = stream(trial.index, "calibration", "fresh")
-    losses = exact_losses(
-        trial.system, torch.cat(elements), FRESH[trial.system.kind], generator, covered=claims[0].covered
-    )
-    counts = [len(e) for e in elements]
-    return [float((a.sum() / b.sum()).sqrt()) for a, b in zip(*(z.split(counts) for z in losses), strict=True)]
+    counts, every = [len(e) for e in elements], torch.cat(elements)
+    sums = torch.stack(
+        [
+            torch.stack([
+                torch.stack([part.sum() for part in z.split(counts)])
+                for z in exact_losses(
+                    trial.system, every, FRESH[trial.system.kind], generator, covered=claims[0].covered
+                )
+            ])
+            for _ in range(BATCHES)
+        ]
+    )  # fmt: skip
+    top, bottom = (sums.sum(0) - torch.cat([0 * sums[:1], sums])).unbind(1)  # all batches, then all but one
+    strengths = (top / bottom).sqrt()
+    errors = (BATCHES - 1) ** 0.5 * strengths[1:].std(0, correction=0)
+    return list(zip(strengths[0].tolist(), errors.tolist(), strict=True))
 
 
 def run_trial(index: int, kind: str, door: str, tolerance: float) -> list[Line]:
@@ -184,9 +205,9 @@ def run_trial(index: int, kind: str, door: str, tolerance: float) -> list[Line]:
     return [
         Line(
             index, trial.family, trial.mode, trial.inputs, len(trial.x), trial.noise, trial.breaking, c.generator,
-            truth, c.strength, c.lower, c.upper, c.decision, seconds,
+            truth, error, c.strength, c.lower, c.upper, c.decision, seconds,
         )
-        for c, truth in zip(claims, truths, strict=True)
+        for c, (truth, error) in zip(claims, truths, strict=True)
     ]  # fmt: skip
 
 
@@ -220,8 +241,8 @@ def summarise(lines: list[Line], tolerance: float) -> dict[str, float | int | No
         "systems": len({line.index for line in lines}),
         "judged": len(lines),
         "measured": len(known),
-        "below upper": share([line for line in known if line.truth <= (line.upper or 0.0) + SLACK], known),
-        "above lower": share([line for line in known if line.truth >= (line.lower or 0.0) - SLACK], known),
+        "below upper": share([line for line in known if line.truth <= (line.upper or 0.0) + line.slack], known),
+        "above lower": share([line for line in known if line.truth >= (line.lower or 0.0) - line.slack], known),
         "false claims": sum(line.decision == "symmetry" for line in broken),
         "of broken": len(broken),
         "false broken": sum(line.decision == "broken" for line in lines if line.truth < tolerance),

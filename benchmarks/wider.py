@@ -16,6 +16,7 @@ from torch.nn import functional
 
 import atlasd as ad
 from atlasd.studies.heat.data import heat_atlas, heat_fields, simulate_heat
+from atlasd.studies.rivals import compare_sector
 from atlasd.studies.rivals.compare_shaw import affine_field, affine_task, cubic_field, cubic_task, fields_at
 from atlasd.studies.rivals.field_library import homogeneous_to_fields
 from atlasd.studies.rivals.measures import angle_of_fields
@@ -29,14 +30,15 @@ def draw(*shape: int, seed: int) -> Tensor:
 
 
 def affine(seed: int) -> None:
-    """Ellipses about (1, 1), Shaw et al.: a rotation about a point that is not the origin."""
+    """Ellipses about (1, 1), Shaw et al.: a rotation about another point; and the same with a broken term of 30 %."""
     for count in (200, 2000, 20000):
         x, y = affine_task(count, seed)
-        started = time.perf_counter()
-        found = ad.discover(x, y, action=ad.AffineAction(), cosets=False, seed=seed, progress=False)
-        error = angle_of_fields(fields_at(x, homogeneous_to_fields(found.algebra.basis)), affine_field(x))
-        took = time.perf_counter() - started
-        print(f"affine N={count} seed {seed}: {found.group.name}, {error:.9f} degrees, {took:.1f} s")
+        for name, target in (("affine", y), ("affine, broken", rippled(x, y)))[: 1 + (count == 2000)]:
+            started = time.perf_counter()
+            found = ad.discover(x, target, action=ad.AffineAction(), cosets=False, seed=seed, progress=False)
+            error = angle_of_fields(fields_at(x, homogeneous_to_fields(found.algebra.basis)), affine_field(x))
+            took = time.perf_counter() - started
+            print(f"{name} N={count} seed {seed}: {found.headline}, {error:.9f} degrees, {took:.1f} s", flush=True)
 
 
 def cubic(seed: int) -> None:
@@ -154,9 +156,21 @@ def heat(seed: int) -> None:
             print(f"{name} seed {seed}: {found.headline}; charts that differ: {apart}, {took:.1f} s", flush=True)
 
 
+def sector(seed: int) -> None:
+    """Seven sectors of a plane, LieGAN's task: six rotations beside the identity, and the scaling of the plane."""
+    config = compare_sector.CompareSectorConfig()
+    for name, control in (("sector", False), ("sector, broken", True)):
+        started = time.perf_counter()
+        answer = compare_sector.ours(compare_sector.data(config, seed, control), config, seed)
+        took = time.perf_counter() - started
+        known = {} if answer.figures is None else dict(answer.figures())
+        rows = [[[round(v, 2) for v in row] for row in a] for a in answer.basis.tolist()]
+        print(f"{name} seed {seed}: generators {rows}, elements {known}, {took:.1f} s", flush=True)
+
+
 TASKS: dict[str, Callable[[int], None]] = {
     "affine": affine, "cubic": cubic, "pairs": pairs, "winds": winds, "advection": advection, "conserved": conserved,
-    "heat": heat,
+    "heat": heat, "sector": sector,
 }  # fmt: skip
 
 

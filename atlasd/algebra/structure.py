@@ -6,8 +6,12 @@ singular values divided by :math:`\sqrt k`, so that the same tolerance suits eve
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
+
+from atlasd.limits import APART, EXACT
 
 
 def commutator(a: Tensor, b: Tensor) -> Tensor:
@@ -104,6 +108,29 @@ def closure_error(frame: Tensor) -> float:
     outside = brackets - (brackets @ rows.mT) @ rows
     usual = _USUAL_BRACKET * len(first) ** 0.5
     return float(outside.norm() / brackets.norm().clamp(min=usual))
+
+
+def spans(basis: Tensor, count: int, most: int) -> Iterator[Tensor]:
+    """Spans `(count, n, n)` of candidates `(k, n, n)`, best first: the best of them, and what their brackets say.
+
+    What good generators bring forth is known better than candidates that are worse than they. Brackets know nothing of
+    a centre, of which every candidate may hold a share.
+
+    Arguments:
+        most: How many candidates are looked at.
+    """
+    yield basis[:count]
+    for k in range(2, most + 1):
+        frame = orthonormal_rows(basis[:k].flatten(1), 1e-6)
+        if len(frame) == count:
+            continue
+        # Of fewer than are asked for, what brackets add; of more, their brackets alone.
+        unit, known = frame.unflatten(1, basis.shape[1:]), frame[: len(frame) if len(frame) < count else 0]
+        brackets = commutator(unit[:, None], unit).flatten(0, 1).flatten(1)
+        _, sizes, rows = torch.linalg.svd(brackets - brackets @ known.mT @ known, full_matrices=False)
+        more = count - len(known)
+        if more < len(sizes) and float(sizes[more - 1]) > APART * max(float(sizes[more]), EXACT):
+            yield torch.cat([known, rows[:more]]).unflatten(1, basis.shape[1:])
 
 
 def close_brackets(frame: Tensor, iterations: int) -> Tensor:

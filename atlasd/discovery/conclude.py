@@ -15,7 +15,7 @@ from atlasd.algebra.group import Group
 from atlasd.algebra.group_names import spoken
 from atlasd.algebra.identify import identify
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.algebra.structure import orthonormal_rows
+from atlasd.algebra.structure import spans
 from atlasd.discovery.cosets import CosetSearch, Proposed
 from atlasd.discovery.decide import Finding, approximate, exact_class
 from atlasd.discovery.problem import Proposal
@@ -85,9 +85,8 @@ def promising(judge: Judge, found: Proposal, kind: Kind | None = None) -> Iterat
     notes: tuple[str, ...] = ()
     for k in range(best, 0, -1):
         made, clearly = None, math.inf
-        fewer = range(2, k) if kind.close is closed else ()
-        for span in (basis[:k], *(generated(basis[:j], k) for j in fewer)):
-            algebra = None if span is None else kind.close(span)
+        for span in spans(basis, k, best if kind.close is closed else 0):
+            algebra = kind.close(span)
             if algebra is not None:
                 read = kind.read(judge, algebra)
                 moved, unsure = judge.strengths(read)
@@ -98,20 +97,6 @@ def promising(judge: Judge, found: Proposal, kind: Kind | None = None) -> Iterat
             yield made, notes
         else:
             notes = ("some candidates were left out: their brackets leave the span",)
-
-
-def generated(basis: Tensor, count: int) -> Tensor | None:
-    """Generators `(j, n, n)` with what their brackets add, `(count, n, n)`; `None` where these do not add so many.
-
-    What good generators bring forth is known better than candidates that are worse than they.
-    """
-    frame = orthonormal_rows(basis.flatten(1), 1e-6)
-    unit = frame.unflatten(1, basis.shape[1:])
-    brackets = (unit[:, None] @ unit - unit @ unit[:, None]).flatten(0, 1).flatten(1)
-    _, sizes, rows = torch.linalg.svd(brackets - brackets @ frame.mT @ frame, full_matrices=False)
-    more = count - len(frame)
-    clear = 0 < more < len(sizes) and float(sizes[more - 1]) > APART * max(float(sizes[more]), EXACT)
-    return torch.cat([frame, rows[:more]]).unflatten(1, basis.shape[1:]) if clear else None
 
 
 def apart(better: Tensor, worse: Tensor, error: Tensor, floor: float) -> bool:

@@ -165,7 +165,8 @@ class CosetSearch:
         if self.regardless:
             return self._published(problem, algebra, generator, progress, initial)
         most = len(problem.samples) if self.samples is None else self.samples
-        residual = Residual(problem, problem.pick(max(12, most // 16) if problem.is_field else most))
+        asked = problem.elsewhere(most)
+        residual = Residual(asked, asked.pick(max(12, most // 16) if problem.is_field else most))
         curves: dict[str, tuple[float, ...]] = {}
         if self.method == "gradient":
             begin = draw_starts(self.starts, problem.size, generator, initial)

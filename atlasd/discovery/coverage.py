@@ -14,7 +14,7 @@ _OWN = 1 - LEVEL
 """Share of the data themselves that counts as lying where data are."""
 _PATCHES = 3000
 _LARGE = 8
-_ROWS = 4096
+_ROWS, _LOOKED = 4096, 1024
 
 
 def summary(x: Tensor) -> Tensor:
@@ -53,9 +53,8 @@ class VectorCoverage:
         rows = summary(x).float()
         self.scale = rows.std(0).clamp_min(1e-6)
         self.rows = rows / self.scale
-        apart = torch.cdist(self.rows, self.rows).fill_diagonal_(float("inf"))
-        self.limit = apart.amin(1).quantile(_OWN)
-        self.near = apart.fill_diagonal_(0.0).topk(max(round(len(x) ** (1 / 3)), 1), largest=False).indices
+        least, near = zip(*(self._neighbours(i) for i in torch.arange(len(x)).split(_LOOKED)), strict=True)
+        self.limit, self.near = torch.cat(least).quantile(_OWN), torch.cat(near)
         losses = errors.square().sum(1)
         self.level, self.spread = losses[self.near].mean(1), losses.std()
         self.shared = self._shared(errors)
@@ -76,6 +75,14 @@ class VectorCoverage:
         self.mean = tokens.mean(0) / tokens.mean(0).norm().clamp_min(1e-300)
         along = tokens @ self.mean
         self.ends = float(along.min()), float(along.max())
+
+    def _neighbours(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """How far samples are from the nearest other, `(B,)`, and the numbers of a few near them, their own first."""
+        apart, own = torch.cdist(self.rows[index], self.rows), torch.arange(len(index))
+        apart[own, index] = torch.inf
+        least = apart.amin(1)
+        apart[own, index] = 0.0
+        return least, apart.topk(max(round(len(self.rows) ** (1 / 3)), 1), largest=False).indices
 
     def __call__(self, moved: Tensor) -> tuple[Tensor, Tensor]:
         """Whether each of `(B, *in)` does, and the sample nearest to it, or 0 if not, both `(B,)`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -201,6 +202,15 @@ def interval(
     t = (again - ratio) / own.clamp_min(0.05 * float(spread))
     low, high = (float(t.quantile(q)) for q in (level, 1 - level))
     return ratio, ratio - high * float(spread), ratio - low * float(spread), True
+
+
+def interpolate(rungs: Tensor, displaced: float) -> float:
+    """The cost of moving the data so far, linear between rungs; through the origin, and flat beyond the last."""
+    x, y = [0.0, *rungs[:, 0].tolist()], [0.0, *rungs[:, 1].tolist()]
+    for (a, b), (u, v) in zip(pairwise(x), pairwise(y), strict=True):
+        if displaced <= b:
+            return u + (v - u) * (displaced - a) / max(b - a, 1e-300)
+    return y[-1]
 
 
 _FIELDS = 48

@@ -120,6 +120,21 @@ class Problem:
         order = torch.randperm(len(self.fold), generator=stream(0, "pick"))
         return self.samples.in_order(order[after : after + most])
 
+    def elsewhere(self, count: int) -> Problem:
+        """Of a given function of vectors, the same question about so many inputs with the mean and moments of the data.
+
+        What is searched on samples may not be judged on these alone: the best of many candidates is best by accident,
+        too. Each input is the sum of the deviations of two samples. Fields have many pixels, and are asked as they are.
+        """
+        if self.is_field or not self.known:
+            return self
+        x, generator = self.inputs(self.pick(count)).squeeze(1), stream(0, "elsewhere")
+        mean = x.reshape(-1, x.shape[-1]).mean(0)
+        pairs = torch.stack([torch.randint(len(x) - 1, (count,), generator=generator), torch.arange(count) % len(x)])
+        pairs[0] += pairs[0] >= pairs[1]  # never a sample with itself
+        moved = self.units.raw_inputs(mean + (x[pairs] - mean).sum(0) / math.sqrt(2))
+        return replace(self, samples=replace(self.samples, x=moved), fold=torch.zeros(count, dtype=torch.long))
+
     def inputs(self, index: Tensor) -> Tensor:
         """Inputs of some samples, `(B, K, *in)`."""
         return self.samples.inputs(index)

@@ -257,8 +257,23 @@ class _Each(list[Any]):
     """Arguments of which every block has its own."""
 
 
+_NUMBERS, _PLACES = 3 << 12, 4096
+"""Numbers in the vectors that judge, as far as they are more; vectors that tell where data are, of small ones twice."""
+
+
+def judging(problem: Problem, samples: int) -> Residual:
+    """Residuals on samples that judge, at least so many: more of small vectors, whose errors they average out.
+
+    A map that is known everywhere has no errors.
+    """
+    more = 1
+    if not (problem.is_field or problem.known):
+        more = min(max(_NUMBERS // (samples * problem.samples.x.shape[1:].numel()), 1), 4)
+    return Residual(problem, problem.pick(samples * more), known_inputs(problem, _PLACES * min(more, 2)))
+
+
 def known_inputs(
-    problem: Problem, most: int = 4096, weights: Tensor | None = None
+    problem: Problem, most: int = _PLACES, weights: Tensor | None = None
 ) -> FieldCoverage | VectorCoverage | None:
     """Where the data of a problem are; nothing for a function that is known everywhere.
 
@@ -283,3 +298,11 @@ def known_inputs(
     smallest = tuple(map(min, zip(*(p.shape[2:] for p in patches), strict=True)))
     stacked = torch.cat([centre_crop(p, smallest) for p in patches])
     return FieldCoverage.of(stacked[torch.randperm(len(stacked), generator=torch.Generator().manual_seed(0))])
+
+
+def sized_pairs(basis: Tensor, sizes: Sequence[float], problem: Problem) -> Tensor:
+    """Elements of generators `(k, n, n)` at every size and their inverses, `(k T, 2, n, n)`."""
+    steps = torch.tensor([[t, -t] for t in sizes], dtype=torch.float64)
+    tangents = steps[:, :, None, None] * scaled(basis.double())[:, None, None]
+    elements = problem.exponential(tangents.reshape(-1, *basis.shape[1:]).contiguous())
+    return elements.nan_to_num(1e30, 1e30, -1e30).unflatten(0, (-1, 2))

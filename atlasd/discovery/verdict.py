@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from atlasd.discovery.coverage import VectorCoverage
-from atlasd.discovery.decide import Finding, Measurement, Sensitivity, decide, interval, root
+from atlasd.discovery.decide import Finding, Measurement, Sensitivity, decide, interpolate, interval, root
 from atlasd.discovery.problem import Problem
-from atlasd.discovery.residual import Losses, Residual, known_inputs, scaled
+from atlasd.discovery.residual import Losses, Residual, judging, known_inputs, scaled, sized_pairs
 from atlasd.discovery.result import Direction
 from atlasd.limits import APART, CLEAR, EXACT, FEWEST, LEVEL, MOST
 from atlasd.runtime.progress import Progress
@@ -32,8 +31,7 @@ _ROUNDING = 1e-4
 _VECTORS, _FIELDS = 1024, 128
 _FEW = 48
 """Fields for a quick look, and for how much a symmetry of other charts is broken on a chart that was left out."""
-_LADDER = (0.15, 0.35, 0.7, 1.2)
-_RANDOM = 6
+_LADDER, _RANDOM = (0.15, 0.35, 0.7, 1.2), 6
 _TURNS, _MEMBERS = 60, 8
 """Members of a one-parameter group that are looked at for those that data cover, and the most that are judged."""
 
@@ -50,8 +48,10 @@ class Judge:
     ) -> None:
         self.problem, self.tolerance, self.seed, self.progress = problem, tolerance, seed, progress
         self.weights = torch.ones(problem.charts, dtype=torch.float64) if weights is None else weights
-        index = problem.pick(_FIELDS if problem.is_field else _VECTORS)
-        self.residual = Residual(problem, index, known_inputs(problem))
+        self.residual = judging(problem, _FIELDS if problem.is_field else _VECTORS)
+        # A function is known beside its samples, too, to which a candidate may have been fitted.
+        more = problem.elsewhere(_VECTORS) if len(problem.fold) < _VECTORS else problem
+        self._elsewhere = None if more is problem else Residual(more, more.pick(_VECTORS))
         self._rungs: Tensor | None = None
         self._all: Residual | None = None
         self._sensitivity = Sensitivity(problem, self.residual, tolerance, self.weights, progress)
@@ -90,7 +90,7 @@ class Judge:
             enough = 1 if sizes[0] > math.pi / 2 else _JUDGED
             left = [i for i, group in enumerate(groups) if len(self._counting(group)) < enough]
             if left:
-                trials = self._trials(_pairs(basis[left], sizes, self.problem), sizes * len(left))
+                trials = self._trials(sized_pairs(basis[left], sizes, self.problem), sizes * len(left))
                 for k, i in enumerate(left):
                     groups[i] += trials[k * len(sizes) : (k + 1) * len(sizes)]
         return groups
@@ -106,6 +106,8 @@ class Judge:
         """
         if not len(elements):
             return []
+        if not self.problem.is_field and len(self.residual.index) > _VECTORS:  # elements are many
+            return self._with(residual=self.residual.few(_VECTORS)).elements(elements, basis)
         groups = [[trial] for trial in self._of_elements(elements)]
         if basis is not None and len(basis) and self.residual.coverage is not None:
             for element, group in zip(elements, groups, strict=True):
@@ -143,6 +145,13 @@ class Judge:
             return 0.0
         differing = float((self.residual.fit_variance(trial.pair) @ self.weights).sum())
         return max(differing, 0.0) / max(float((trial.scale @ self.weights).sum()), 1e-300)
+
+    def _worse(self, trial: Measurement) -> bool:
+        """Whether a map of vectors is clearly worse where samples are taken than where they come from."""
+        if self.problem.fits is None or self.problem.is_field:
+            return False
+        here = self.residual.losses(torch.eye(self.problem.size, dtype=torch.float64)[None]).plain[0]
+        return float((trial.plain - trial.covered * here).sum()) > EXACT * float((trial.covered * here).sum())
 
     def _members(self, element: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
         """Members of the coset of an element that together take most samples to where data are, and the next best."""
@@ -243,7 +252,7 @@ class Judge:
         if self.problem.is_field:
             rungs = self._ladder()
             displaced = losses.displaced.unflatten(0, (len(pairs), 2)).mean(1)
-            return [_interpolate(rungs, float(d)) for d in displaced]
+            return [interpolate(rungs, float(d)) for d in displaced]
         outside = self.residual.losses(pairs[:, 0], unrelated=True)
         scale = losses.scale.unflatten(0, (len(pairs), 2))[:, 0].sum((1, 2))
         share = losses.covered.unflatten(0, (len(pairs), 2))[:, 0].mean((1, 2)).clamp_min(1e-9)
@@ -306,7 +315,7 @@ class Judge:
             return Finding(direction, best.element, torch.full_like(self.weights, nan), untested)
         worst: tuple[float, Measurement] | None = None
         sized = len({t.size for t in group}) > 1
-        lowest, limit, least, reached = -math.inf, -math.inf, 0.0, False
+        lowest, limit, most, reached = -math.inf, -math.inf, 0.0, False
         for trial in counting:
             rows = (trial.excess @ self.weights, trial.scale @ self.weights)
             draws = stream(self.seed, "verdict", "bootstrap")
@@ -315,29 +324,32 @@ class Judge:
                 reason = "the predictor is no better than one that pairs inputs with labels of other samples"
                 direction = Direction(nan, nan, nan, nan, trial.coverage, "cannot tell", reason, self.tolerance)
                 return Finding(direction, trial.element, torch.full_like(self.weights, nan))
+            if self._elsewhere is not None:
+                beside = self._elsewhere.losses(trial.pair)
+                rows = (beside.excess.sum(0) @ self.weights, beside.scale.sum(0) @ self.weights)
+                high = max(high, interval(*rows, level, draws, known=True)[2])
             # No breaking is negative: an estimate below zero is an error, which may hide a breaking as large.
             lowest, limit = max(lowest, low), max(limit, high, -low)
             if trial.size == counting[0].size:
                 # A breaking grows with the size, and goes on where no data are: a group holds no better than what a
-                # quarter turn would show of it, or the map over all samples. Fields have many pixels: what they leave
-                # open is open. Of vectors, only what is clearly there counts.
+                # quarter turn may show of it, or the map over all samples. What small sizes leave open is open.
                 turn = max(math.pi / 2 / trial.size, 1.0) if sized else 1.0
                 beyond = root(trial.everywhere / ratio) if low > trial.hidden(self.weights) ** 2 else 1.0
-                least, reached = root(high if self.problem.is_field else low) * max(turn, beyond), beyond > turn
+                most, reached = root(high) * max(turn, beyond), beyond > turn
             if worst is None or ratio > worst[0]:
                 worst = ratio, trial
         assert worst is not None
         ratio, trial = worst
         hidden, kappa, unsure, fits = trial.hidden(self.weights), 1.0, 0.0, self.problem.fits
-        # Planting costs little in closed form; networks are fitted again only where the answer depends on it. What is
-        # broken anyway does not depend on it, but on fields.
-        decided = root(lowest) > self.tolerance and not self.problem.is_field
+        # Planting costs little in closed form; networks are fitted again only where the answer depends on it. How much
+        # is broken where something is broken anyway, it does not tell; on fields, it tells of the lower end, too.
+        decided = root(lowest) > self.tolerance
         close = root(limit) <= self.tolerance < root(limit) + hidden
-        if fits is not None and not decided and (fits.quick or close):
+        if fits is not None and (self.problem.is_field or not decided) and (fits.quick or close):
             farthest = max(counting, key=lambda t: t.size)
             recovery = self._sensitivity(farthest.pair)
             kappa = recovery.share
-            hidden = min(hidden, root(limit) / kappa - root(limit)) if kappa >= MOST else hidden
+            hidden = hidden if decided or kappa < MOST else min(hidden, root(limit) / kappa - root(limit))
             # Any map may break as unrelated transformations do; that share of it is not known for transformed inputs.
             unsure = min(recovery.beyond, 1.0) * farthest.unrelated
             # What is unexplained grows with the error of the map; for vectors, neighbours have told by how much.
@@ -349,7 +361,9 @@ class Judge:
         extent = max(t.size for t in counting) if sized else None
         upper = root(limit) + hidden + unsure
         cost = min(t.unrelated for t in counting)
-        if counting[1:] and upper - unsure <= min(self.tolerance, MOST * cost) < upper:
+        within = min(self.tolerance, MOST * cost)
+        unknown = upper - unsure <= within or (root(lowest) <= within and self._worse(trial))
+        if counting[1:] and unknown and within < upper:
             return self._one(counting[1:], group, level)  # a smaller step stays nearer to where the map is determined
         direction = decide(ratio, lowest, upper, kappa, trial.coverage, self.tolerance, extent)
         if direction.decision == "cannot tell" and upper - unsure <= self.tolerance:
@@ -361,14 +375,14 @@ class Judge:
         masked = (
             fits is not None and not self.problem.is_field and root(limit) + trial.hidden(self.weights) > self.tolerance
         )
-        if direction.decision == "symmetry" and masked and self.residual.error_change(trial.pair) > CLEAR:
+        if direction.decision == "symmetry" and masked and self.residual.few(_VECTORS).error_change(trial.pair) > CLEAR:
             reason = "what the predictor leaves unexplained is not the same for transformed inputs"
             direction = replace(direction, decision="cannot tell", reason=reason)
-        if direction.decision == "symmetry" and least > self.tolerance:
+        if direction.decision == "symmetry" and most > self.tolerance:
             reach = f"data cover {trial.coverage:.0%}" if reached else f"data reach sizes up to {extent:.2g} only"
             there = "all samples" if reached else "a quarter turn"
-            reason = f"{reach}; over {there} the breaking {'may be' if self.problem.is_field else 'would be'} about "
-            direction = replace(direction, decision="cannot tell", reason=f"{reason}{min(least, 1.0):.0%}")
+            reason = f"{reach}; over {there} the breaking may be about {min(most, 1.0):.0%}"
+            direction = replace(direction, decision="cannot tell", reason=reason)
         gap = any(t.coverage < MOST and t.size < counting[-1].size for t in group)
         return Finding(direction, trial.element, self._charts(trial), gap=gap)
 
@@ -381,20 +395,3 @@ class Judge:
         excess, scale = losses.excess.sum((0, 1)), losses.scale.sum((0, 1))
         there = torch.where(scale > 0, excess / scale.clamp_min(1e-300), math.nan).clamp_min(0.0).sqrt()
         return torch.where(self.weights > 0, charts, there)
-
-
-def _pairs(basis: Tensor, sizes: Sequence[float], problem: Problem) -> Tensor:
-    """Elements of generators `(k, n, n)` at every size and their inverses, `(k T, 2, n, n)`."""
-    steps = torch.tensor([[t, -t] for t in sizes], dtype=torch.float64)
-    tangents = steps[:, :, None, None] * scaled(basis.double())[:, None, None]
-    elements = problem.exponential(tangents.reshape(-1, *basis.shape[1:]).contiguous())
-    return elements.nan_to_num(1e30, 1e30, -1e30).unflatten(0, (-1, 2))
-
-
-def _interpolate(rungs: Tensor, displaced: float) -> float:
-    """The cost of moving the data so far, linear between rungs; through the origin, and flat beyond the last."""
-    x, y = [0.0, *rungs[:, 0].tolist()], [0.0, *rungs[:, 1].tolist()]
-    for (a, b), (u, v) in zip(pairwise(x), pairwise(y), strict=True):
-        if displaced <= b:
-            return u + (v - u) * (displaced - a) / max(b - a, 1e-300)
-    return y[-1]

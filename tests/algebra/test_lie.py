@@ -6,8 +6,9 @@ import torch
 
 from atlasd.algebra import known
 from atlasd.algebra.lie import LieAlgebra
-from atlasd.algebra.structure import structure_constants
+from atlasd.algebra.structure import spans, structure_constants
 from atlasd.errors import InputError
+from atlasd.runtime.random import stream
 
 SO2_TWICE = LieAlgebra(
     torch.stack([torch.block_diag(*known.so(2).basis, torch.zeros(2, 2)), torch.zeros(4, 4).double()])
@@ -169,3 +170,14 @@ def test_other_invalid_input_is_refused():
         known.so(3).adjoint(torch.eye(2))
     with pytest.raises(InputError, match=r"`matrix` must have shape \(3, 3\)"):
         known.so(3).contains(torch.eye(2))
+
+
+def test_brackets_tell_an_algebra_from_its_centre():
+    """Every candidate holds a share of the scaling; six of them close nowhere, and their brackets do."""
+    generator = stream(0, "brackets")
+    drawn = torch.randn(7, 8, generator=generator, dtype=torch.float64)
+    exact, both = known.so(1, 3), LORENTZ_SCALED.basis.double()
+    candidates = torch.einsum("ab,bij->aij", torch.linalg.qr(drawn[:, :7]).Q, both)
+    best, *others = spans(candidates + 0.1 * drawn[:, 7, None, None] * both[6], 6, 7)
+    assert LieAlgebra(best).closure_error() > 0.1
+    assert any(LieAlgebra(span).distance(exact) < 1e-6 for span in others)

@@ -148,6 +148,15 @@ def test_a_clear_breaking_at_a_small_size_or_off_the_data_is_no_symmetry(size, e
     assert finding.direction.decision == decision
 
 
+@pytest.mark.parametrize(("breaking", "passed"), [(0.0, True), (2.0, False)])
+def test_a_function_is_asked_beside_the_samples_that_an_element_may_be_fitted_to(breaking, passed):
+    along = normal(40, 1)
+    x = along * torch.cat([torch.ones(40, 1), normal(40, 1, seed=1).sign()], dim=1)  # on two diagonals
+    judge = court_of(x, function=lambda z: z.square().sum(-1) + breaking * (z[:, 0].square() - z[:, 1].square()))
+    (finding,) = judge.elements(judge.problem.units.to_standard(TURN)[None])
+    assert finding.passed == passed and finding.direction.strength < 1e-3
+
+
 def test_what_nothing_feels_is_not_testable():
     judge = court_of(normal(300, 3), function=lambda z: z[:, 2])
     mirror = torch.diag(torch.tensor([-1.0, 1.0, 1.0])).double()

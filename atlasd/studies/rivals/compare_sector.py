@@ -10,6 +10,7 @@ from torch import Tensor
 
 from atlasd.discovery.discover import discover
 from atlasd.prediction.neural import MLPPredictor
+from atlasd.prediction.train import Schedule
 from atlasd.runtime.progress import Silent
 from atlasd.studies.config import option
 from atlasd.studies.rivals.asking import Plan, Side, rival_methods
@@ -35,7 +36,7 @@ class CompareSectorConfig(TaskConfig):
         "largest strength that counts as a symmetry; transformations of the plane typically cost less than 0.2",
         least=1e-6,
     )
-    network_steps: int = option(4000, "training steps of the network that follows the borders of sectors", least=1)
+    network_steps: int = option(8000, "training steps of the network that follows the borders of sectors", least=1)
     liegan_steps: int = option(3000, "steps of LieGAN", least=1)
 
 
@@ -93,9 +94,9 @@ def _with_elements(answer: Answer, elements: Tensor | None = None) -> Answer:
 
 
 def ours(side: Side, config: CompareSectorConfig, seed: int) -> Answer:
-    """From the data, with a network: it follows the sharp borders of sectors, which bumps blur."""
-    network = MLPPredictor()
-    network = replace(network, schedule=replace(network.schedule, steps=config.network_steps))
+    """From the data, with a deep network of kinks: it follows the sharp borders of sectors, which bumps blur."""
+    schedule = Schedule(epochs=1000, batch=256, learning_rate=5e-3, patience=None, steps=config.network_steps)
+    network = MLPPredictor(hidden=(64,) * 5, relu=True, schedule=schedule)
     found = discover(side.x, side.y, predictor=network, tolerance=config.tolerance, seed=seed, progress=Silent())
     return _with_elements(Answer.of(found), found.cosets)
 
