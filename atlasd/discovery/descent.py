@@ -181,7 +181,7 @@ class FieldSearch:
         share = (covered @ self.weights).mean(1)
         kept = share >= MOST * share.max()
         sizes = tuple(t for t, keep in zip(_JUDGED, kept.tolist(), strict=True) if keep)
-        return self._descend(self.last, a, span, sizes, _ITERATIONS, covered[kept], 1e-5)[0]
+        return self._descend(self.last, a, span, sizes, _ITERATIONS, covered[kept], 1e-4)[0]
 
     def _descend(
         self,

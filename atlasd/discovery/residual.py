@@ -257,8 +257,8 @@ class _Each(list[Any]):
     """Arguments of which every block has its own."""
 
 
-_NUMBERS, _PLACES = 1 << 14, 4096
-"""Numbers in the vectors that judge, and vectors that tell where data are; twice as many of small ones."""
+_NUMBERS, _PLACES = 3 << 12, 4096
+"""Numbers in the vectors that judge, as far as they are more; vectors that tell where data are, of small ones twice."""
 
 
 def judging(problem: Problem, samples: int) -> Residual:

@@ -361,9 +361,9 @@ class Judge:
         extent = max(t.size for t in counting) if sized else None
         upper = root(limit) + hidden + unsure
         cost = min(t.unrelated for t in counting)
-        most = min(self.tolerance, MOST * cost)
-        unknown = upper - unsure <= most or (root(lowest) <= most and self._worse(trial))
-        if counting[1:] and unknown and most < upper:
+        within = min(self.tolerance, MOST * cost)
+        unknown = upper - unsure <= within or (root(lowest) <= within and self._worse(trial))
+        if counting[1:] and unknown and within < upper:
             return self._one(counting[1:], group, level)  # a smaller step stays nearer to where the map is determined
         direction = decide(ratio, lowest, upper, kappa, trial.coverage, self.tolerance, extent)
         if direction.decision == "cannot tell" and upper - unsure <= self.tolerance:

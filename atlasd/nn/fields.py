@@ -88,7 +88,7 @@ class FieldNetwork(nn.Module):
             ends = (in_channels if first else width, out_channels if last else width)
             layers.append(conv(*ends, in_type=into if first else kind, out_type=out if last else kind))
             if not last:
-                layers.append(GroupActivation(width, group=group, field_type=kind, activation=nn.SiLU()))
+                layers.append(GroupActivation(width, group=group, field_type=kind))
         self.layers, self.width, self.pooled = nn.Sequential(*layers), width, pooled
         self.direct: GroupConv2d | None = None
         with suppress(InputError):  # no linear map takes the one to the other, as scalars to what a mirror turns round

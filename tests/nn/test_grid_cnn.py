@@ -128,7 +128,7 @@ except ImportError:
 import torch
 program = torch.export.load(sys.argv[1]).module()
 plain = torch.nn.Sequential(
-    torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.BatchNorm2d(8),
+    torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.SiLU(), torch.nn.BatchNorm2d(8),
     torch.nn.Sequential(torch.nn.Unflatten(1, (2, 4)), torch.nn.MaxPool3d((4, 1, 1)), torch.nn.Flatten(1, 2)),
 ).eval()
 saved = torch.load(sys.argv[2], weights_only=True)
