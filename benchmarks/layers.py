@@ -66,10 +66,10 @@ def waves(samples, size, seed, shortest=12.0, change=None):
     return field.reshape(samples, 1, size, size).float()
 
 
-def random_network(group, kind, seed, activation):
+def random_network(group, kind, seed, activation, smooth=False):
     """Three 5 x 5 layers of four hidden fields with batch norm that has seen smooth fields, to three scalars."""
     kind = resolve(kind, group)
-    width, options = 4 * kind.size, {"group": group, "generator": stream(seed, "network")}
+    width, options = 4 * kind.size, {"group": group, "smooth": smooth, "generator": stream(seed, "network")}
     layers, field = [], {"group": group, "field_type": kind}
     for k in range(3):
         ends = (1 if k == 0 else width, 3 if k == 2 else width)
@@ -101,14 +101,15 @@ def planes(seeds, first=0):
         "  waves not sheared": (sheared, "circle(2)", sheared_turns, None, torch.float32),
         "plain": (ad.known.cyclic(1), "trivial", turns, None, torch.float32),
     }
-    for activation in (nn.SiLU, nn.ReLU):
+    for activation, smooth in ((nn.SiLU, True), (nn.SiLU, False), (nn.ReLU, False)):
         for shortest in (12.0, 24.0):
-            print(f"random networks, {activation.__name__}, waves of {shortest:.0f} to {2 * shortest:.0f} pixels")
+            words = f"random networks, {activation.__name__}, {'kernels for smooth fields' if smooth else 'rings'}"
+            print(f"{words}, waves of {shortest:.0f} to {2 * shortest:.0f} pixels")
             for name, (group, kind, elements, change, precision) in rows.items():
                 errors = []
                 for seed in range(first, first + seeds):
                     x = waves(4, 61, seed, shortest, change).to(precision)
-                    built = random_network(group, kind, seed, activation).to(precision)
+                    built = random_network(group, kind, seed, activation, smooth).to(precision)
                     errors.append(float(field_error(built, x, elements, radius=14).square().mean().sqrt()))
                 print(f"  {name:20} {kind:10} mean {fmean(errors):.2e}  largest {max(errors):.2e}", flush=True)
 

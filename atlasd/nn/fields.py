@@ -80,7 +80,7 @@ class FieldNetwork(nn.Module):
         into, out = of_channels(rho_in, in_channels), of_channels(rho_out, out_channels)
         conv = partial(
             GroupConv2d, kernel_size=kernel_size, group=group, padding="same", padding_mode=padding_mode,
-            generator=generator,
+            smooth=not pooled, generator=generator,
         )  # fmt: skip
         layers: list[nn.Module] = []
         for k in range(depth):

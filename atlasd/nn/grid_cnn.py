@@ -38,6 +38,8 @@ class GroupConv2d(nn.Module):
         in_type: How incoming channels transform: `"trivial"` (scalars), `"regular"` (finite groups), `"circle(L)"`
             (rotations and mirrors), or a `FieldType`.
         out_type: How outgoing channels transform.
+        smooth: Whether fields are smooth on the scale of the pixels, see `kernel_basis`: errors of angles that do not fit
+            the grid are then several times smaller, where nonlinearities are smooth, too.
         generator: Source of the initial weights; the global one of torch if left out.
         device: As in `Conv2d`.
         dtype: As in `Conv2d`.
@@ -69,6 +71,7 @@ class GroupConv2d(nn.Module):
         padding_mode: Literal["zeros", "reflect", "replicate", "circular"] = "zeros",
         in_type: FieldType | str = "trivial",
         out_type: FieldType | str = "trivial",
+        smooth: bool = False,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -77,7 +80,7 @@ class GroupConv2d(nn.Module):
         group = as_group(group)
         into, out = resolve(in_type, group), resolve(out_type, group)
         fields_in, fields_out = into.fields(in_channels, "in_channels"), out.fields(out_channels, "out_channels")
-        found = kernel_basis(group, kernel_size, in_type=into, out_type=out)
+        found = kernel_basis(group, kernel_size, in_type=into, out_type=out, smooth=smooth)
         if found.poor:
             warnings.warn(f"{found.note}.", stacklevel=2)
         self.in_channels, self.out_channels = in_channels, out_channels

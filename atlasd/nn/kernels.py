@@ -29,6 +29,8 @@ from atlasd.nn.representations import FieldType, trivial
 _TOLERANCE = 0.1
 _POOR = 0.1
 """Error as a share of that of a plain convolution above which a layer is not equivariant in any useful sense."""
+_SHARP, _SMOOTH = 1e4, 1e5
+"""How much a change of the response counts beside a change of the kernel, where kernels are corrected."""
 _CACHE: OrderedDict[object, KernelBasis] = OrderedDict()
 _CACHED = 64
 
@@ -38,8 +40,8 @@ class KernelBasis:
     """All kernels between one field of each type.
 
     Arguments:
-        kernels: With shape `(d, size_out, size_in, h, w)`, float64. Orthonormal where the constraint holds on the
-            pixels; otherwise independent in their response to smooth fields, with norm 1 at most.
+        kernels: With shape `(d, size_out, size_in, h, w)`, float64. Orthonormal, but for those of smooth fields, whose
+            responses are, and whose norm is at most 1.
         exact: Whether the constraint holds on the pixels themselves for every element; otherwise it holds for the
             functions of which the pixels are samples, and on the pixels for those elements that map pixels to pixels.
         constant: Whether every kernel has the same value at all pixels.
@@ -85,6 +87,7 @@ def kernel_basis(
     *,
     in_type: FieldType | None = None,
     out_type: FieldType | None = None,
+    smooth: bool = False,
     tolerance: float = _TOLERANCE,
 ) -> KernelBasis:
     r"""Solves the kernel constraint.
@@ -99,6 +102,9 @@ def kernel_basis(
         kernel_size: Height and width in pixels.
         in_type: Fields that come in, trivial by default.
         out_type: Fields that go out, trivial by default.
+        smooth: Whether fields are smooth on the scale of the pixels, as those of physics are and strokes are not. Kernels
+            of groups that do not map pixels to pixels then answer to such fields independently of each other, as a
+            point, a Laplacian and its square do, in place of rings.
         tolerance: Largest relative change of a kernel under a unit generator or an average element; room for
             the noise of a discovered basis.
 
@@ -119,9 +125,9 @@ def kernel_basis(
         raise InputError(f"`kernel_size` must be positive, got {kernel_size}; 3 or 5 are usual.")
     into, out = in_type or trivial(), out_type or trivial()
     numbers = (group.algebra.basis.numpy().tobytes(), group.cosets.numpy().tobytes())
-    key = (*numbers, size, into.name, _probe(into, group), out.name, _probe(out, group), tolerance)
+    key = (*numbers, size, into.name, _probe(into, group), out.name, _probe(out, group), smooth, tolerance)
     if key not in _CACHE:
-        _CACHE[key] = _solve(group, size, into, out, tolerance)
+        _CACHE[key] = _solve(group, size, into, out, smooth, tolerance)
         while len(_CACHE) > _CACHED:
             _CACHE.popitem(last=False)
     _CACHE.move_to_end(key)
@@ -134,7 +140,9 @@ def _probe(kind: FieldType, group: Group) -> bytes:
     return kind.matrix(g).double().numpy().tobytes()
 
 
-def _solve(group: Group, size: tuple[int, int], into: FieldType, out: FieldType, tolerance: float) -> KernelBasis:
+def _solve(
+    group: Group, size: tuple[int, int], into: FieldType, out: FieldType, smooth: bool, tolerance: float
+) -> KernelBasis:
     motions = pixel_motions(group, size)
     exact = motions is not None
     if motions is None:
@@ -165,7 +173,8 @@ def _solve(group: Group, size: tuple[int, int], into: FieldType, out: FieldType,
         forms = breaking(group, size, *on_types, shape[1], form)
         # A group without a scalar product has no kernels in a bounded window: there is nothing to correct them to.
         if forms is not None and not constant and form is not None:
-            rows = forms.independent(_orthonormal(forms.corrected(rows)))
+            rows = _orthonormal(forms.corrected(rows, _SMOOTH if smooth else _SHARP))
+            rows = forms.independent(rows) if smooth else rows
         error, plain = (None, 1.0) if forms is None else (forms.error(rows), forms.plain)
     kernels = rows.unflatten(1, (*size, out.size, into.size)).permute(0, 3, 4, 1, 2).contiguous()
     return KernelBasis(kernels, exact, constant, group, error, plain)

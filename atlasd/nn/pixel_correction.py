@@ -41,7 +41,7 @@ class Breaking:
     change: Tensor
     response: Tensor
 
-    def corrected(self, kernels: Tensor, strength: float = 1e5) -> Tensor:
+    def corrected(self, kernels: Tensor, strength: float) -> Tensor:
         """The nearest kernels `(d, m)` that change less: least |K - K0|^2 plus `strength` times the change."""
         still = torch.eye(len(self.change), dtype=torch.float64)
         return torch.linalg.solve(still + strength * self.change, kernels.mT).mT

@@ -37,10 +37,7 @@ def test_free_weights(group, size, dimension):
     found = kernel_basis(group, size)
     assert found.kernels.shape == (dimension, 1, 1, size, size)
     flat = found.kernels.flatten(1)
-    assert torch.linalg.matrix_rank(flat) == dimension
-    assert flat.norm(dim=1).max() < 1 + 1e-9
-    if found.exact:
-        torch.testing.assert_close(flat @ flat.mT, torch.eye(dimension, dtype=torch.float64))
+    torch.testing.assert_close(flat @ flat.mT, torch.eye(dimension, dtype=torch.float64))
 
 
 def test_averaging_over_quarter_turns_gives_the_same_span():
@@ -135,8 +132,8 @@ def test_a_discovered_basis_may_be_noisy_or_elliptic():
     paper = ad.Group(torch.tensor([[[-0.03, -1.0], [1.0, 0.02]]]))
     clean, noisy = kernel_basis(SO2, 5), kernel_basis(paper, 5)
     assert noisy.dimension == clean.dimension
-    a, b = (torch.linalg.qr(found.kernels.flatten(1).mT)[0] for found in (clean, noisy))
-    assert torch.linalg.svdvals(a.mT @ b).min() > 0.98
+    a, b = clean.kernels.flatten(1), noisy.kernels.flatten(1)
+    assert torch.linalg.svdvals(a @ b.mT).min() > 0.99
     ellipse = ad.Group(torch.tensor([[[0.0, -2.0], [0.5, 0.0]]]))
     kernels = kernel_basis(ellipse, 5).kernels[:, 0, 0]
     assert len(kernels) == 3
@@ -159,8 +156,11 @@ def test_pixels_are_corrected(size):
         assert found.error > 0.15 * found.plain and f"no layer with a window of {size} x {size} pixels" in found.note
 
 
-def test_kernels_of_rotations_are_a_point_a_laplacian_and_its_square():
-    kernels = kernel_basis(SO2, 5).kernels[:, 0, 0]
+def test_kernels_for_smooth_fields_are_a_point_a_laplacian_and_its_square():
+    found, rings = kernel_basis(SO2, 5, smooth=True), kernel_basis(SO2, 5)
+    assert found.dimension == rings.dimension == 3 and found.error < 0.5 * rings.error
+    kernels = found.kernels[:, 0, 0]
+    assert kernels.flatten(1).norm(dim=1).max() < 1 + 1e-9
     p = pixel_grid((5, 5), dtype=torch.float64)
     parabola, quartic = (p.square().sum(1).reshape(5, 5) ** k for k in (1, 2))
     sums = torch.stack([(kernels * f).sum((1, 2)) for f in (torch.ones(5, 5), parabola, quartic)], 1)
