@@ -38,8 +38,8 @@ class GroupConv2d(nn.Module):
         in_type: How incoming channels transform: `"trivial"` (scalars), `"regular"` (finite groups), `"circle(L)"`
             (rotations and mirrors), or a `FieldType`.
         out_type: How outgoing channels transform.
-        smooth: Whether fields are smooth on the scale of the pixels, see `kernel_basis`: errors of angles that do not fit
-            the grid are then several times smaller, where nonlinearities are smooth, too.
+        smooth: Whether fields are smooth on the scale of the pixels, see `kernel_basis`: errors of angles that do not
+            fit the grid are then several times smaller, where nonlinearities are smooth, too.
         generator: Source of the initial weights; the global one of torch if left out.
         device: As in `Conv2d`.
         dtype: As in `Conv2d`.

@@ -102,9 +102,9 @@ def kernel_basis(
         kernel_size: Height and width in pixels.
         in_type: Fields that come in, trivial by default.
         out_type: Fields that go out, trivial by default.
-        smooth: Whether fields are smooth on the scale of the pixels, as those of physics are and strokes are not. Kernels
-            of groups that do not map pixels to pixels then answer to such fields independently of each other, as a
-            point, a Laplacian and its square do, in place of rings.
+        smooth: Whether fields are smooth on the scale of the pixels, as those of physics are and strokes are not.
+            Kernels of groups that do not map pixels to pixels then answer to such fields independently of each other,
+            as a point, a Laplacian and its square do, in place of rings.
         tolerance: Largest relative change of a kernel under a unit generator or an average element; room for
             the noise of a discovered basis.
 
