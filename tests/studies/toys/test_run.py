@@ -96,10 +96,10 @@ def test_unknown_toy():
         parse_settings(toys.CONFIG, ["name=so33"])
 
 
-@pytest.mark.parametrize(("tolerance", "name"), [(0.2, "trivial"), (0.35, "C2")])
+@pytest.mark.parametrize(("tolerance", "name"), [(0.1, "trivial"), (0.35, "C2")])
 def test_the_tolerance_decides_about_the_half_turn(tolerance, name):
-    """It breaks by about a fifth: with the usual tolerance that cannot be told, with a larger one it counts."""
+    """It breaks by about a quarter: half of the usual tolerance is clearly less, and a larger one clearly more."""
     found, extras = arctan.run(parse_settings(arctan.CONFIG, [f"tolerance={tolerance}"]), 0, Silent())
     assert found.group.name == name and extras.metrics["half_turn"] == (name == "C2")
     others = [d.decision for d in found.verdict.rejected]
-    assert name == "C2" or "cannot tell" in others
+    assert name == "C2" or "broken" in others
