@@ -1,6 +1,7 @@
 """What the layers of `atlasd.nn` are worth, over several seeds.
 
     python benchmarks/layers.py planes     # equivariance of random networks on the plane
+    python benchmarks/layers.py least      # the least change under rotations that any kernel of 5 x 5 pixels can have
     python benchmarks/layers.py tensors    # numbers of maps between tensors, with noise in the algebra
     python benchmarks/layers.py vectors    # three 4-vectors to a number, group discovered, against perceptrons
     python benchmarks/layers.py fields     # anisotropic reaction-diffusion, group discovered, against plain networks
@@ -18,6 +19,7 @@ from itertools import pairwise
 from statistics import fmean
 
 import torch
+from scipy.linalg import eigh
 from torch import nn
 
 import atlasd as ad
@@ -37,7 +39,9 @@ from atlasd.nn import (
     scalar,
     vector,
 )
+from atlasd.nn.groups import invariant_form
 from atlasd.nn.intertwiners import Intertwiners
+from atlasd.nn.pixel_correction import breaking
 from atlasd.nn.representations import resolve
 from atlasd.runtime.random import stream
 
@@ -112,6 +116,15 @@ def planes(seeds, first=0):
                     built = random_network(group, kind, seed, activation, smooth).to(precision)
                     errors.append(float(field_error(built, x, elements, radius=14).square().mean().sqrt()))
                 print(f"  {name:20} {kind:10} mean {fmean(errors):.2e}  largest {max(errors):.2e}", flush=True)
+
+
+def least(seeds, first=0):
+    """Relative change of the response to smooth fields under a unit generator, of the best kernels between scalars."""
+    nothing = [torch.zeros(1, 1, dtype=torch.float64)]  # scalars do not mix
+    for name, group in (("SO(2)", SO2), ("sheared SO(2)", conjugated(SO2, SHEAR))):
+        forms = breaking(group, (5, 5), nothing, [], 1, invariant_form(group))
+        squares = eigh(forms.change.numpy(), forms.response.numpy(), eigvals_only=True, subset_by_index=[0, 3])
+        print(f"  {name}: " + ", ".join(f"{max(v, 0.0) ** 0.5:.1e}" for v in squares))
 
 
 def two_circles():
@@ -281,8 +294,8 @@ def fields(seeds, first=0, rates=RATES, epochs=10, width=20, samples=100):
 
 
 def rates(seeds, first=0):
-    """Every network at four rates; `seeds` and `first` are not heeded, so that no reported seed can choose."""
-    for rate in (5e-3, 1e-2, 2e-2, 4e-2):
+    """Every network at six rates; `seeds` and `first` are not heeded, so that no reported seed can choose."""
+    for rate in (2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2, 8e-2):
         print(f"rate {rate}")
         fields(2, 101, dict.fromkeys(RATES, rate))
 
@@ -330,7 +343,7 @@ def memory(seeds, first=0):
 
 
 if __name__ == "__main__":
-    runs = {"planes": planes, "tensors": tensors, "vectors": vectors, "fields": fields, "rates": rates}
+    runs = {"planes": planes, "least": least, "tensors": tensors, "vectors": vectors, "fields": fields, "rates": rates}
     runs |= {"refusals": refusals, "memory": memory}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=", ".join(runs))

@@ -30,7 +30,8 @@ _TOLERANCE = 0.1
 _POOR = 0.1
 """Error as a share of that of a plain convolution above which a layer is not equivariant in any useful sense."""
 _SHARP, _SMOOTH = 1e4, 1e5
-"""How much a change of the response counts beside a change of the kernel, where kernels are corrected."""
+"""How much a change of the response to smooth fields counts beside a change of the kernel, where kernels are corrected:
+rings answer to all that images hold and stay near themselves, kernels for smooth fields answer to these alone."""
 _CACHE: OrderedDict[object, KernelBasis] = OrderedDict()
 _CACHED = 64
 
